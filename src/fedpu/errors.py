@@ -1,0 +1,32 @@
+"""Errors that are sentences for the person who made the mistake: what was given, what was expected, how to fix it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedpuError(Exception):
+    """Anything a user can put right. The command line prints its text alone and exits with status 1."""
+
+
+class ConfigError(FedpuError):
+    """A setting that is unknown or has a value that can't be used."""
+
+
+class DataError(FedpuError):
+    """Data that are missing, damaged, or not of the form that training needs."""
+
+
+class LabellingError(FedpuError):
+    """Positive classes that can't be handed out as asked."""
+
+
+class TrainingError(FedpuError):
+    """A run that can't go on, such as a loss that is no longer a number."""
+
+
+def did_you_mean(given: str, allowed: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest spelling of ``given``, or nothing when none is near."""
+    near = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
