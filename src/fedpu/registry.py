@@ -1,8 +1,8 @@
 """Settings that are also the thing they set, and registries that find them by name.
 
 A method, partition, aggregation, model or engine is one frozen class: its fields are the keys of its table in the
-configuration file, its methods are what it does. A registry lists the classes of one table. Adding one is a new file and
-one entry in the registry: the command line, the configuration's checks and the contract tests find it there.
+configuration file, its methods are what it does. A registry lists the classes of one table. Adding one is a new file
+and one entry in the registry: the command line, the configuration's checks and the contract tests find it there.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""cli: the command ``fedpu``."""
+
+from fedpu.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,80 @@
+"""``fedpu compare``: several methods on the same partitions and seeds."""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpu import comparison
+from fedpu.cli.console import (
+    ConfigFile,
+    Json,
+    Overrides,
+    Preset,
+    Quiet,
+    errors,
+    load_config,
+    output,
+    print_json,
+    round_progress,
+)
+from fedpu.method import METHODS
+from fedpu.record import write_atomically
+from fedpu.report import save_comparison, terminal_table
+
+
+def compare(
+    config: ConfigFile = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    methods: Annotated[
+        str, typer.Option("--methods", "-m", help=f"Comma-separated: {', '.join(METHODS)}.")
+    ] = "fedpu,positive-only,supervised",
+    seeds: Annotated[
+        int, typer.Option("--seeds", "-n", min=1, help="Number of seeds, counted up from the configured one.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the runs and the report; started again, it goes on where it was."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train several methods on the same partitions and seeds, and print one table.
+
+    Accuracies are mean ± standard deviation over seeds. The supervision gap lies between positive-only, which throws
+    the unlabelled data away, and supervised, which is given every label. Example: 'fedpu compare --preset quickstart
+    --seeds 3'.
+    """
+    chosen = load_config(config, preset, overrides)
+    folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    try:
+        with round_progress(quiet) as progress:
+            result = comparison.compare(
+                chosen,
+                names,
+                range(chosen.seed, chosen.seed + seeds),
+                out=folder,
+                on_run=lambda method, seed: progress.start(
+                    f"{method} (seed {seed})" if seeds > 1 else method, chosen.aggregation.rounds
+                ),
+            )
+    except KeyboardInterrupt:
+        errors.print(
+            f"Stopped. Finished rounds are kept: give --out {folder} again to go on.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    write_atomically(folder / "comparison.json", (json_format.dumps(result.to_dict(), indent=2) + "\n").encode())
+    page = save_comparison(result, folder)
+    if json:
+        print_json(result.to_dict() | {"folder": str(folder)})
+    else:
+        output.print(terminal_table(result))
+        output.print(f"Curves and the full report: {page}", highlight=False, soft_wrap=True)

@@ -1,0 +1,82 @@
+"""``fedpu run``: train once, and record it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpu import experiment
+from fedpu.cli.console import (
+    ConfigFile,
+    Json,
+    Overrides,
+    Preset,
+    Quiet,
+    errors,
+    load_config,
+    output,
+    print_json,
+    round_progress,
+)
+from fedpu.config import Config
+from fedpu.errors import ConfigError
+from fedpu.record import RunDirectory
+
+
+def run(
+    config: ConfigFile = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run directory; by default a new one under runs/.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped; takes no other settings."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a federated classifier as configured, and record the run in a directory.
+
+    Examples: 'fedpu run --preset quickstart', 'fedpu run my.toml --set method.name=positive-only --set seed=1'.
+    """
+    if resume is not None:
+        if config or preset or overrides or out:
+            raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
+        chosen, folder = RunDirectory.open(resume).config(), resume
+    else:
+        chosen = load_config(config, preset, overrides)
+        folder = out or default_folder(chosen)
+    name = chosen.method.model_dump()["name"]
+    try:
+        with round_progress(quiet) as progress:
+            on_round = progress.start(name, chosen.aggregation.rounds)
+            if resume is not None:
+                result = experiment.resume(folder, on_round=on_round)
+            else:
+                result = experiment.run(chosen, out=folder, on_round=on_round)
+    except KeyboardInterrupt:
+        told = f"The finished rounds are kept: go on with 'fedpu run --resume {folder}'." if folder.exists() else ""
+        errors.print(f"Stopped. {told}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    if json:
+        print_json(result.summary | {"run": str(folder)})
+    else:
+        summary = result.summary
+        output.print(
+            f"{name}: accuracy {summary['accuracy']:.2%} after {summary['rounds']} rounds "
+            f"({summary['clients']} clients, {summary['labelled']:,} of {summary['examples']:,} examples labelled). "
+            f"Run: {folder}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def default_folder(config: Config) -> Path:
+    """Return a new folder under ``runs/`` that says what and when."""
+    name = config.method.model_dump()["name"]
+    return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-seed{config.seed}"

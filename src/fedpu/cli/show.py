@@ -1,0 +1,44 @@
+"""``fedpu show`` and ``fedpu config``: look before you train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
+from fedpu.config import default_file, preset_names
+from fedpu.experiment import prepare
+from fedpu.report import holdings, save_picture, terminal_picture
+
+
+def show(
+    config: ConfigFile = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Also draw the picture to this PNG, SVG or PDF file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw who has labelled what: clients × classes, each labelled, unlabelled or absent."""
+    prepared = prepare(load_config(config, preset, overrides))
+    held = holdings(prepared.federation, prepared.evaluation)
+    if save is not None:
+        save_picture(held, save)
+    if json:
+        positive = [[int(c) for c in row.nonzero()[:, 0]] for row in prepared.federation.positive]
+        print_json({"labelled": held.labelled.tolist(), "unlabelled": held.unlabelled.tolist(), "positive": positive})
+        return
+    output.print(terminal_picture(held))
+    output.print("█ labelled/unlabelled   ░ unlabelled only   · absent", style="dim")
+    if save is not None:
+        output.print(f"Picture: {save}", highlight=False, soft_wrap=True)
+
+
+def config(
+    presets: Annotated[bool, typer.Option("--presets", help="List the presets instead.")] = False,
+) -> None:
+    """Print the default configuration file, every key with its meaning. Example: 'fedpu config > my.toml'."""
+    print("\n".join(preset_names()) if presets else default_file(), end="\n" if presets else "")

@@ -1,0 +1,94 @@
+"""``fedpu evaluate`` and ``fedpu predict``: use what was trained."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+from torch import nn
+
+from fedpu import evaluation
+from fedpu.cli.console import Json, output, print_json
+from fedpu.data import load, read_inputs
+from fedpu.errors import DataError
+from fedpu.labelling import Evaluation
+from fedpu.record import ModelCard, RunDirectory
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+
+
+def evaluate(
+    run: Run,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="Another data set: a name, a .npz file or a folder of images."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure a run's model on the test set: accuracy, loss, and accuracy for each class."""
+    directory = RunDirectory.open(run)
+    network, card, device = _model(directory)
+    settings = directory.config().data
+    dataset = load(settings if data is None else settings.model_copy(update={"name": data}))
+    _check_shape(dataset.shape, card)
+    if len(dataset.classes) > len(card.classes):
+        raise DataError(f"'{dataset.name}' has {len(dataset.classes)} classes; the model knows {len(card.classes)}.")
+    test = Evaluation(dataset.test_inputs, dataset.test_labels, dataset.labels, card.normalisation)
+    metrics = evaluation.evaluate(network, test, len(card.classes), device)
+    if json:
+        print_json(asdict(metrics))
+        return
+    table = Table(title=f"accuracy {metrics.accuracy:.2%}, loss {metrics.loss:.4f}", header_style="bold")
+    table.add_column("class")
+    table.add_column("accuracy", justify="right")
+    for name, accuracy in zip(card.classes, metrics.per_class_accuracy, strict=True):
+        table.add_row(name, "–" if accuracy is None else f"{accuracy:.2%}")
+    output.print(table)
+
+
+def predict(
+    run: Run,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A .npz (array x), a .npy, an image, or a folder of images."),
+    ],
+    json: Json = False,
+) -> None:
+    """Classify new examples: one CSV line each with the class and its probability."""
+    network, card, device = _model(RunDirectory.open(run))
+    image = len(card.shape) == 3
+    new = read_inputs(file, card.shape[1:] if image else None, card.shape[0] if image else None)  # type: ignore[arg-type]
+    _check_shape(tuple(new.inputs.shape[1:]), card)
+    probabilities, chosen = (
+        evaluation.predict(network, new.inputs, card.normalisation, device).softmax(dim=1).max(dim=1)
+    )
+    rows = [
+        {"example": name, "class": card.classes[int(cls)], "probability": round(float(p), 4)}
+        for name, cls, p in zip(new.names, chosen, probabilities, strict=True)
+    ]
+    if json:
+        print_json(rows)
+        return
+    writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _model(directory: RunDirectory) -> tuple[nn.Module, ModelCard, torch.device]:
+    config = directory.config()
+    state, card = directory.model()
+    network = config.model.build(card.shape, len(card.classes))
+    network.load_state_dict(state)
+    return network, card, config.engine.compute_device()
+
+
+def _check_shape(shape: tuple[int, ...], card: ModelCard) -> None:
+    if shape != card.shape:
+        told, wanted = "×".join(map(str, shape)), "×".join(map(str, card.shape))
+        raise DataError(f"These inputs are {told}; the model was trained on {wanted}.")

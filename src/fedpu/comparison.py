@@ -1,0 +1,134 @@
+"""Several methods on the same partitions and seeds, and the share of the supervision gap that each closes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpu.config import Config
+from fedpu.data import Dataset, load
+from fedpu.errors import ConfigError, FedpuError
+from fedpu.experiment import OnRound, Result, resume, run
+from fedpu.method import METHODS
+from fedpu.record import RunDirectory
+
+LOWER, UPPER = "positive-only", "supervised"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's accuracies, one a seed, and how much of the gap between the two baselines it closed in each."""
+
+    method: str
+    accuracies: list[float]
+    gap_closed: list[float] | None
+    curves: list[list[tuple[int, float]]]
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over the seeds."""
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over the seeds; zero for one seed."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data."""
+        return {
+            "method": self.method,
+            "accuracy": self.mean,
+            "std": self.std,
+            "accuracies": self.accuracies,
+            "gap_closed": None if self.gap_closed is None else statistics.fmean(self.gap_closed),
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods on all seeds."""
+
+    config: Config
+    seeds: list[int]
+    rows: list[Row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain data."""
+        return {
+            "seeds": self.seeds,
+            "rows": [row.to_dict() for row in self.rows],
+            "config": self.config.to_dict(),
+        }
+
+
+def gap_closed(accuracy: float, lower: float, upper: float) -> float:
+    """Return (method − Baseline-1) / (Baseline-2 − Baseline-1), the share of the supervision gap closed."""
+    if upper == lower:
+        raise FedpuError(f"Baseline-1 and Baseline-2 are equally good ({lower:.4f}): there is no gap to close.")
+    return (accuracy - lower) / (upper - lower)
+
+
+def compare(
+    config: Config,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    data: Dataset | None = None,
+    out: Path | None = None,
+    on_run: Callable[[str, int], OnRound] | None = None,
+) -> Comparison:
+    """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed."""
+    for method in methods:
+        METHODS[method]
+    if not methods or not seeds:
+        raise ConfigError("A comparison needs at least one method and one seed.")
+    data = data or load(config.data)
+    results: dict[tuple[str, int], tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    for seed in seeds:
+        for method in methods:
+            chosen = config.with_(f"seed={seed}", f"method.name={method}")
+            on_round = on_run(method, seed) if on_run else None
+            results[method, seed] = _one(chosen, data, out and out / f"{method}-seed{seed}", on_round)
+    return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods])
+
+
+def _one(
+    config: Config, data: Dataset, out: Path | None, on_round: OnRound | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    if out is None or not (out / "config.toml").exists():
+        return _outcome(run(config, data=data, out=out, on_round=on_round))
+    directory = RunDirectory.open(out)
+    if directory.config() != config:
+        raise FedpuError(f"'{out}' holds a run with another configuration. Choose another --out, or delete it.")
+    summary = directory.result()
+    if summary is not None:
+        return summary, directory.rounds()
+    return _outcome(resume(out, data=data, on_round=on_round))
+
+
+def _outcome(result: Result) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    return result.summary, result.curve
+
+
+def _row(
+    method: str, seeds: list[int], results: dict[tuple[str, int], tuple[dict[str, Any], list[dict[str, Any]]]]
+) -> Row:
+    def accuracies(name: str) -> list[float]:
+        return [results[name, seed][0]["accuracy"] for seed in seeds]
+
+    names = {name for name, _ in results}
+    gaps = None
+    if {LOWER, UPPER} <= names:
+        triples = zip(accuracies(method), accuracies(LOWER), accuracies(UPPER), strict=True)
+        gaps = [gap_closed(*triple) for triple in triples if triple[1] != triple[2]] or None
+    curves = [
+        [(line["round"], line["accuracy"]) for line in results[method, seed][1] if "accuracy" in line] for seed in seeds
+    ]
+    seconds = sum(results[method, seed][0]["seconds"] for seed in seeds)
+    return Row(method, accuracies(method), gaps, curves, seconds)

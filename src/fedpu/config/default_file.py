@@ -1,0 +1,51 @@
+"""The default configuration as a commented TOML file, made from the settings themselves."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from fedpu.config.sections import SECTIONS, Section
+
+COLUMN = 30
+WIDTH = 118
+
+
+def default_file() -> str:
+    """Return every key with its default and its meaning; the text is a valid configuration."""
+    lines = ["# Every setting of fedpu with its default. Delete what you do not change.", "seed = 0"]
+    for section in SECTIONS.values():
+        lines += ["", f"[{section.name}]"]
+        for key, variant in section.fields():
+            field = variant.model_fields[key]
+            if key == section.key:
+                choices = " | ".join(section.variants)
+                own = ", or your own as module:function" if section.name == "model" else ""
+                lines += _line(key, next(iter(section.variants)), choices + own)
+            else:
+                default = field.get_default(call_default_factory=True)
+                lines += _line(key, default, _meaning(section, key, field.description or ""))
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(section: Section, key: str, description: str) -> str:
+    having = [name for name, variant in section.variants.items() if key in variant.model_fields]
+    everywhere = len(having) == sum(1 for _ in section.variants)
+    if everywhere or section.key is None or description.startswith("for "):
+        return description
+    return f"for {' and '.join(having)}: {description}" if len(having) < 3 else description
+
+
+def _line(key: str, default: Any, meaning: str) -> list[str]:
+    """Return ``key = value  # meaning``, folded; a key without a default is commented out."""
+    shown = (
+        f"{key} = {json.dumps(to_jsonable_python(default), ensure_ascii=False)}"
+        if default is not None
+        else f"# {key} ="
+    )
+    comment = textwrap.wrap(meaning, WIDTH - COLUMN - 2)
+    first, *rest = comment or [""]
+    return [f"{shown:<{COLUMN}}# {first}".rstrip("# ")] + [f"{'':<{COLUMN}}# {line}" for line in rest]

@@ -1,0 +1,20 @@
+"""Data: known data sets by name, a user's own from arrays or image folders, all as a checked ``Dataset``."""
+
+from fedpu.data.dataset import Dataset, Normalisation
+from fedpu.data.inputs import Inputs, read_inputs
+from fedpu.data.settings import DataSettings, data_directory
+from fedpu.data.source import Source
+from fedpu.data.sources import SOURCES, fetch, load
+
+__all__ = [
+    "SOURCES",
+    "DataSettings",
+    "Dataset",
+    "Inputs",
+    "Normalisation",
+    "Source",
+    "data_directory",
+    "fetch",
+    "load",
+    "read_inputs",
+]

@@ -1,0 +1,36 @@
+"""The ``[data]`` table of the configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pooch
+from pydantic import Field, PositiveInt
+
+from fedpu.registry import Settings
+
+
+class DataSettings(Settings):
+    """Which data to train and test on."""
+
+    name: str = Field("mnist", description="A data set's name, or a path to a .npz file or to a folder of images.")
+    directory: str | None = Field(
+        None,
+        description="Where full data sets are kept; else $FEDPU_DATA, else ./data if there, else a cache.",
+    )
+    image_size: tuple[PositiveInt, PositiveInt] | None = Field(
+        None, description="Height and width to which the images of a folder are resized."
+    )
+    test_fraction: float = Field(
+        0.2, gt=0, lt=1, description="Share set aside for testing when your own data have no test set."
+    )
+
+
+def data_directory(directory: str | None = None) -> Path:
+    """Return where full data sets are kept: as given, else $FEDPU_DATA, ./data if it exists, or a cache."""
+    given = directory or os.environ.get("FEDPU_DATA")
+    if given:
+        return Path(given).expanduser()
+    here = Path("data")
+    return here if here.is_dir() else Path(pooch.os_cache("fedpu"))

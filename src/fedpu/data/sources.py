@@ -1,0 +1,45 @@
+"""The data sets that are known by name, and loading one or a user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedpu.data.cifar10 import CIFAR10
+from fedpu.data.dataset import Dataset
+from fedpu.data.digits import DIGITS
+from fedpu.data.fashion_mnist import FASHION_MNIST
+from fedpu.data.mnist import MNIST
+from fedpu.data.mnist_5k import MNIST_5K
+from fedpu.data.own import read_folder, read_npz
+from fedpu.data.settings import DataSettings, data_directory
+from fedpu.data.source import Source
+from fedpu.errors import ConfigError, did_you_mean
+from fedpu.registry import Registry
+
+SOURCES: Registry[Source] = Registry(
+    "data set", {source.name: source for source in (DIGITS, MNIST_5K, MNIST, FASHION_MNIST, CIFAR10)}
+)
+
+
+def load(settings: DataSettings) -> Dataset:
+    """Return the data that the settings name, fetching a known data set's files when they are not there."""
+    path = Path(settings.name).expanduser()
+    if settings.name not in SOURCES and path.is_dir():
+        return read_folder(path, settings.image_size, settings.test_fraction)
+    if settings.image_size is not None:
+        raise ConfigError(
+            f"data.image_size is for folders of images, and data.name = '{settings.name}' is not one. Remove it."
+        )
+    if settings.name in SOURCES:
+        return SOURCES[settings.name].load(data_directory(settings.directory))
+    if path.suffix.lower() == ".npz":
+        return read_npz(path, settings.test_fraction)
+    raise ConfigError(
+        f"There is no data set called '{settings.name}'.{did_you_mean(settings.name, SOURCES)} "
+        f"Known: {', '.join(SOURCES)}; or a path to a .npz file or a folder of images."
+    )
+
+
+def fetch(name: str, directory: Path | None = None) -> Path:
+    """Get the files of the data set called ``name``, check them, and return the folder that they are in."""
+    return SOURCES[name].fetch(data_directory() if directory is None else directory)

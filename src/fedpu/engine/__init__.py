@@ -1,0 +1,20 @@
+"""engine: how rounds are run."""
+
+from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work
+from fedpu.engine.client import ClientTrainer
+from fedpu.engine.local import LocalEngine
+from fedpu.registry import Registry
+
+ENGINES: Registry[type[Engine]] = Registry("engine", {"local": LocalEngine})
+
+__all__ = [
+    "ENGINES",
+    "ClientTrainer",
+    "Clients",
+    "Engine",
+    "Job",
+    "LocalEngine",
+    "ModelState",
+    "Update",
+    "Work",
+]

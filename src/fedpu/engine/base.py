@@ -1,0 +1,88 @@
+"""The contract of an engine: it runs the work that the server asks of clients, and hands their updates back in
+order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fedpu.labelling import Federation
+from fedpu.method import Method
+from fedpu.models import Model
+from fedpu.randomness import torch_seed
+from fedpu.registry import Settings
+
+ModelState = dict[str, Tensor]
+"""A network's parameters and buffers by name."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the server asks of one client in one round."""
+
+    client: int
+    round: int
+    lr: float
+    epochs: int = 1
+    batch_size: int | None = None
+    """None: all data at once"""
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    proximal: float = 0.0
+    """weight μ of FedProx's ½μ‖w − w_t‖²"""
+    share: float = 1.0
+    """the part of its steps that a straggler manages"""
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a client returns: its parameters, its number of examples n_k, and the mean of each risk term."""
+
+    client: int
+    examples: int
+    model: ModelState
+    terms: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything that client updates depend on besides the global model and the work asked for."""
+
+    federation: Federation
+    method: Method
+    model: Model
+    seed: int
+
+    def initial_model(self) -> nn.Module:
+        """Return the network with the initial weights of this seed, leaving PyTorch's global generator as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(self.seed, "initial weights"))
+            return self.model.build(tuple(self.federation.inputs.shape[1:]), len(self.federation.classes))
+
+
+class Clients(Protocol):
+    """The clients of a running engine."""
+
+    def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
+        """Run ClientUpdate for each piece of work from the global ``model``; yield the updates in the order of
+        ``work``.
+        """
+
+
+class Engine(Settings, ABC):
+    """A way to run client updates. All engines give the same updates for the same job."""
+
+    @abstractmethod
+    def start(self, job: Job) -> AbstractContextManager[Clients]:
+        """Make the clients ready; leaving the context stops them."""
+
+    def compute_device(self) -> torch.device:
+        """Return where evaluation runs."""
+        return torch.device("cpu")

@@ -1,0 +1,161 @@
+"""From a configuration to a result: the whole line, end to end."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedpu.aggregation import ServerState
+from fedpu.algorithm import Round, rounds
+from fedpu.config import Config
+from fedpu.data import Dataset, load
+from fedpu.engine import Job
+from fedpu.evaluation import Metrics, evaluate
+from fedpu.labelling import Evaluation, Federation, label, label_everything
+from fedpu.partition import Partition
+from fedpu.priors import set_priors
+from fedpu.record import ModelCard, RunDirectory
+
+RoundLine = dict[str, Any]
+OnRound = Callable[[RoundLine], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data, handed out and labelled: what training may see, and what only evaluation may see."""
+
+    partition: Partition
+    federation: Federation
+    evaluation: Evaluation
+
+    @property
+    def card(self) -> ModelCard:
+        """What a model trained on it needs to be used elsewhere."""
+        fed = self.federation
+        return ModelCard(tuple(fed.inputs.shape[1:]), fed.classes, fed.normalisation)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a run. ``curve`` has a line a round, as in ``rounds.jsonl``; ``summary`` is ``result.json``."""
+
+    config: Config
+    model: nn.Module
+    summary: dict[str, Any]
+    curve: list[RoundLine]
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy of the final model, between 0 and 1."""
+        return float(self.summary["accuracy"])
+
+
+def prepare(config: Config, data: Dataset | None = None, partition: Partition | None = None) -> Prepared:
+    """Load, partition and label the data as the configuration says; a data set or a partition at hand is used
+    instead.
+    """
+    data = data or load(config.data)
+    partition = partition or config.partition.split(data, config.seed)
+    if config.method.fully_labelled:
+        federation, evaluation = label_everything(data, partition)
+    else:
+        federation, evaluation = label(data, partition, config.labelling, config.seed)
+    if config.method.uses_unlabelled:
+        federation = set_priors(federation, config.priors)
+    return Prepared(partition, federation, evaluation)
+
+
+def run(
+    config: Config,
+    *,
+    data: Dataset | None = None,
+    out: str | Path | None = None,
+    on_round: OnRound | None = None,
+) -> Result:
+    """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
+    set.
+    """
+    prepared = prepare(config, data)
+    directory = None
+    if out is not None:
+        directory = RunDirectory.create(Path(out), config, prepared.partition, prepared.federation)
+    return _train(config, prepared, directory, on_round)
+
+
+def resume(path: str | Path, *, data: Dataset | None = None, on_round: OnRound | None = None) -> Result:
+    """Go on with a recorded run after its last finished round, to the same result as if it had never stopped."""
+    directory = RunDirectory.open(Path(path))
+    config = directory.config()
+    prepared = prepare(config, data, Partition.load(directory.partition_file))
+    return _train(config, prepared, directory, on_round)
+
+
+def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, on_round: OnRound | None) -> Result:
+    job = Job(prepared.federation, config.method, config.model, config.seed)
+    network = job.initial_model()
+    state = directory.resume_state(network) if directory else ServerState.initial(network)
+    curve = directory.rounds() if directory else []
+    device = config.engine.compute_device()
+    started = time.perf_counter()
+    with config.engine.start(job) as clients:
+        for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed):
+            state = done.state
+            metrics = None
+            if done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds:
+                network.load_state_dict(state.model)
+                metrics = evaluate(network, prepared.evaluation, len(prepared.federation.classes), device)
+            line = _line(done, metrics)
+            curve.append(line)
+            if directory:
+                directory.add_round(line, state, prepared.card)
+            if on_round:
+                on_round(line)
+    network.load_state_dict(state.model)
+    summary = _summary(config, prepared, curve, time.perf_counter() - started)
+    if directory:
+        directory.finish(state, prepared.card, summary)
+    return Result(config, network, summary, curve)
+
+
+def _line(done: Round, metrics: Metrics | None) -> RoundLine:
+    line: RoundLine = {"round": done.number}
+    if metrics:
+        line |= asdict(metrics)
+    return line | {
+        "risk": done.terms,
+        "clients": done.clients,
+        "lr": done.lr,
+        "seconds": round(done.seconds, 4),
+    }
+
+
+def _summary(config: Config, prepared: Prepared, curve: list[RoundLine], seconds: float) -> dict[str, Any]:
+    last = curve[-1]
+    fed = prepared.federation
+    return {
+        "method": config.method.model_dump()["name"],
+        "accuracy": last["accuracy"],
+        "rounds": last["round"],
+        "seed": config.seed,
+        "loss": last["loss"],
+        "per_class_accuracy": last["per_class_accuracy"],
+        "data": config.data.name,
+        "clients": len(fed),
+        "examples": int(fed.sizes.sum()),
+        "labelled": int((fed.labels >= 0).sum()),
+        "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive] if len(fed) <= 100 else None,
+        "seconds": round(seconds, 2),
+        "versions": {
+            "fedpu": version("fedpu"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }

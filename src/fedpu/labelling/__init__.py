@@ -1,0 +1,15 @@
+"""labelling: who labels what."""
+
+from fedpu.labelling.federation import UNLABELLED, Client, Evaluation, Federation, Scenario
+from fedpu.labelling.labelling import Labelling, label, label_everything
+
+__all__ = [
+    "UNLABELLED",
+    "Client",
+    "Evaluation",
+    "Federation",
+    "Labelling",
+    "Scenario",
+    "label",
+    "label_everything",
+]

@@ -1,0 +1,97 @@
+"""What training may see, and what only evaluation may see: two objects that never meet.
+
+A :class:`Federation` holds everything that clients know. The true labels of their unlabelled examples are not in it,
+nor in anything that it refers to: they live in an :class:`Evaluation`, which no method is handed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int64, Num
+from torch import Tensor
+
+from fedpu.data import Normalisation
+
+UNLABELLED = -1
+
+Scenario = Literal["censored", "case-control"]
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client: its examples, their labels (``−1`` for unlabelled), its positive classes and its class priors."""
+
+    inputs: Num[Tensor, "n *shape"]
+    rows: Int64[Tensor, " r"]
+    labels: Int64[Tensor, " r"]
+    positive: Bool[Tensor, " C"]
+    priors: Float[Tensor, " C"] | None
+    scenario: Scenario
+    normalisation: Normalisation
+
+    def batch(self, positions: Int64[Tensor, " b"]) -> tuple[Float[Tensor, "b *shape"], Int64[Tensor, " b"]]:
+        """Return the inputs, normalised, and the labels at those positions."""
+        return self.normalisation(self.inputs[self.rows[positions]]), self.labels[positions]
+
+    @property
+    def labelled_counts(self) -> Int64[Tensor, " C"]:
+        """How many examples of each class it has labelled."""
+        return torch.bincount(self.labels[self.labels >= 0], minlength=len(self.positive))
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """All clients in columns: client ``k`` has the entries ``offsets[k] … offsets[k + 1]`` of ``rows`` and ``labels``.
+
+    ``rows`` point into ``inputs``, which are stored once and as they came. In the ``censored`` scenario every example
+    is there once, labelled or not; in ``case-control`` a labelled example is there twice, with its label and again
+    among the unlabelled.
+    """
+
+    inputs: Num[Tensor, "n *shape"]
+    rows: Int64[Tensor, " r"]
+    labels: Int64[Tensor, " r"]
+    offsets: Int64[Tensor, " K1"]
+    sizes: Int64[Tensor, " K"]
+    positive: Bool[Tensor, "K C"]
+    priors: Float[Tensor, "K C"] | None
+    scenario: Scenario
+    classes: tuple[str, ...]
+    normalisation: Normalisation
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def client(self, k: int) -> Client:
+        """Return what client ``k`` knows, without copying the data."""
+        mine = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
+        return Client(
+            inputs=self.inputs,
+            rows=self.rows[mine],
+            labels=self.labels[mine],
+            positive=self.positive[k],
+            priors=None if self.priors is None else self.priors[k],
+            scenario=self.scenario,
+            normalisation=self.normalisation,
+        )
+
+    @cached_property
+    def owner(self) -> Int64[Tensor, " r"]:
+        """Which client each row belongs to."""
+        return torch.repeat_interleave(torch.arange(len(self)), self.offsets.diff())
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What only evaluation may see: the test set, and the true classes of the federation's rows (``−1``: nobody
+    knows).
+    """
+
+    inputs: Num[Tensor, "n_test *shape"]
+    labels: Int64[Tensor, " n_test"]
+    hidden: Int64[Tensor, " r"]
+    normalisation: Normalisation

@@ -1,0 +1,36 @@
+"""The contract of a method: what a client minimises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from fedpu.labelling import Client
+from fedpu.registry import Settings
+from fedpu.risk import Task, Terms, client_task
+
+Forward = Callable[[Tensor], Tensor]
+"""A network with its current parameters: inputs to logits."""
+
+
+class Method(Settings, ABC):
+    """What a client minimises. It sees a client's data with hidden labels gone, and nothing of any other client."""
+
+    fully_labelled: ClassVar[bool] = False
+    """Is it trained on a federation in which everything is labelled?"""
+    uses_unlabelled: ClassVar[bool] = True
+    """Does it draw its batches from all data, or only from the labelled examples?"""
+
+    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+        """Return the constants of the client's risk."""
+        return client_task(client, co_negatives, clients, "off")
+
+    @abstractmethod
+    def objective(
+        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
+    ) -> Terms:
+        """Return the terms of the loss of one batch; ``total`` is minimised, all are recorded."""

@@ -1,0 +1,28 @@
+"""Baseline-3: conventional PU learning, which takes all negative classes for one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Float, Int64
+from pydantic import Field
+from torch import Tensor
+
+from fedpu.method.base import Forward, Method
+from fedpu.risk import Clamp, Task, Terms, conventional_pu_risk
+
+
+class ConventionalPU(Method):
+    """Baseline-3: multi-positive nnPU on each client, with one grouped negative class."""
+
+    name: Literal["conventional-pu"] = "conventional-pu"
+    clamp: Clamp = Field(
+        "max", description="keep the estimated risk of hidden negatives above its bound: max | reverse | off"
+    )
+    bounded: bool = Field(False, description="for conventional-pu: the loss 1 − p instead of −log p")
+
+    def objective(
+        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
+    ) -> Terms:
+        """Return the terms of the multi-positive PU risk."""
+        return conventional_pu_risk(forward(inputs), labels, task, bounded=self.bounded, clamp=self.clamp)

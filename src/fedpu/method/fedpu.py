@@ -1,0 +1,70 @@
+"""FedPU, the paper's method."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Float, Int64
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from fedpu.labelling import Client
+from fedpu.method.base import Forward, Method
+from fedpu.registry import Registry
+from fedpu.risk import (
+    SURROGATES,
+    Clamp,
+    Lent,
+    Task,
+    Terms,
+    client_task,
+    fedpu_risk,
+    released_older_risk,
+    released_risk,
+)
+
+RELEASED = Registry("loss", {"released-code": released_risk, "released-code-older": released_older_risk})
+
+
+class FedPU(Method):
+    """Minimise ``equ:fedpurisk`` on labelled and unlabelled data."""
+
+    name: Literal["fedpu"] = "fedpu"
+    surrogate: str = Field(
+        "log",
+        description="log | absolute (exact, hardly trains) | sigmoid | released-code | released-code-older (the "
+        "authors' code)",
+    )
+    clamp: Clamp = Field(
+        "max", description="keep the estimated risk of hidden negatives above its bound: max | reverse | off"
+    )
+    lent: Lent = Field(
+        "printed",
+        description="the term lent by other clients: printed (the paper's) | shared (exact under overlap) | off",
+    )
+    cross_entropy: float = Field(
+        0.0, ge=0, description="weight of a plain cross-entropy on the labelled data beside the risk"
+    )
+
+    @field_validator("surrogate")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in SURROGATES and value not in RELEASED:
+            allowed = [*SURROGATES, *RELEASED]
+            raise ValueError(f"must be one of {', '.join(repr(name) for name in allowed)}")
+        return value
+
+    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+        """Return the constants of the client's risk, with what it lends to the others."""
+        return client_task(client, co_negatives, clients, self.lent)
+
+    def objective(
+        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
+    ) -> Terms:
+        """Return the terms of ``equ:fedpurisk`` in its trainable form, or of the released code's loss."""
+        logits = forward(inputs)
+        if self.surrogate in RELEASED:
+            return RELEASED[self.surrogate](logits, labels, task)
+        return fedpu_risk(
+            logits, labels, task, surrogate=self.surrogate, clamp=self.clamp, cross_entropy=self.cross_entropy
+        )

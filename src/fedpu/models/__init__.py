@@ -1,0 +1,14 @@
+"""models: the networks, by name or as the user's own ``module:function``."""
+
+from fedpu.models.base import Model
+from fedpu.models.cnn import ColourCNN, PaperCNN
+from fedpu.models.mlp import MLP
+from fedpu.models.own import OwnModel
+from fedpu.models.resnet9 import ResNet9
+from fedpu.registry import Registry
+
+MODELS: Registry[type[Model]] = Registry(
+    "model", {"paper-cnn": PaperCNN, "mlp": MLP, "colour-cnn": ColourCNN, "resnet9": ResNet9}
+)
+
+__all__ = ["MLP", "MODELS", "ColourCNN", "Model", "OwnModel", "PaperCNN", "ResNet9"]

@@ -1,0 +1,52 @@
+"""ResNet-9: the small residual network of the fast-CIFAR work (Page 2018)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedpu.models.base import Model, image_shape
+
+
+class ResNet9(Model):
+    """Eight convolutions in two residual stages and a linear layer."""
+
+    name: Literal["resnet9"] = "resnet9"
+    norm: Literal["group", "batch"] = Field(
+        "group",
+        description="for resnet9: batch keeps running statistics, which the server averages like parameters",
+    )
+    width: int = Field(64, ge=8, multiple_of=8, description="for resnet9: channels of the first layer")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Return the network."""
+        channels, _, _ = image_shape(self.name, shape, smallest=16)
+        w = self.width
+        return nn.Sequential(
+            self._conv(channels, w),
+            self._conv(w, 2 * w, pool=True),
+            _Residual(self._conv(2 * w, 2 * w), self._conv(2 * w, 2 * w)),
+            self._conv(2 * w, 4 * w, pool=True),
+            self._conv(4 * w, 8 * w, pool=True),
+            _Residual(self._conv(8 * w, 8 * w), self._conv(8 * w, 8 * w)),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8 * w, classes),
+        )
+
+    def _conv(self, before: int, after: int, pool: bool = False) -> nn.Module:
+        norm = nn.BatchNorm2d(after) if self.norm == "batch" else nn.GroupNorm(8, after)
+        layers = [nn.Conv2d(before, after, 3, padding=1, bias=False), norm, nn.ReLU()]
+        return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
+
+
+class _Residual(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.layers(x)
+        return out

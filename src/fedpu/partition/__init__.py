@@ -1,0 +1,15 @@
+"""partition: who holds which examples."""
+
+from fedpu.partition.base import Partition, Partitioner
+from fedpu.partition.classes import Classes
+from fedpu.partition.column import Column
+from fedpu.partition.dirichlet import Dirichlet
+from fedpu.partition.iid import Iid
+from fedpu.partition.saved import Saved
+from fedpu.registry import Registry
+
+PARTITIONS: Registry[type[Partitioner]] = Registry(
+    "partition", {"iid": Iid, "classes": Classes, "dirichlet": Dirichlet, "column": Column, "saved": Saved}
+)
+
+__all__ = ["PARTITIONS", "Classes", "Column", "Dirichlet", "Iid", "Partition", "Partitioner", "Saved"]

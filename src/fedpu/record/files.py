@@ -1,0 +1,41 @@
+"""Writing files so that a run killed at any moment leaves whole ones, and a full disk gives a sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedpu.errors import FedpuError
+
+
+@contextmanager
+def telling_disk_errors(path: Path) -> Iterator[None]:
+    """Turn a failed write into a sentence for the user."""
+    try:
+        yield
+    except OSError as error:
+        # safetensors reports the system's error only in its text.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+        if full:
+            message = f"The disk is full: '{path}' could not be written. Make room and resume, or choose another --out."
+        else:
+            message = f"'{path}' could not be written ({error.strerror or error})."
+        raise FedpuError(message) from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write to a temporary file beside ``path``, then put it in place in one step."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with telling_disk_errors(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,95 @@
+"""The client × class picture: which classes each client has labelled, holds unlabelled, or has never seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from rich.text import Text
+
+from fedpu.labelling import Evaluation, Federation
+from fedpu.report.plot import COLOURS, save_figure, style
+
+Counts = np.ndarray[Any, np.dtype[np.int64]]
+SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Labelled and unlabelled examples of every client and class."""
+
+    labelled: Counts
+    unlabelled: Counts
+    classes: tuple[str, ...]
+
+
+def holdings(federation: Federation, evaluation: Evaluation) -> Holdings:
+    """Count what every client holds, with the truth that only evaluation has."""
+    clients, classes = len(federation), len(federation.classes)
+    flat = federation.owner * classes + evaluation.hidden
+
+    def count(chosen: torch.Tensor) -> Counts:
+        counts: Counts = torch.bincount(flat[chosen], minlength=clients * classes).reshape(clients, classes).numpy()
+        return counts
+
+    known = evaluation.hidden >= 0
+    labelled = federation.labels >= 0
+    return Holdings(count(labelled), count(known & ~labelled), federation.classes)
+
+
+def terminal_picture(held: Holdings) -> Table:
+    """Return the picture for a terminal: filled for labelled, light for unlabelled, a dot for absent."""
+    table = Table(title="client × class: labelled/unlabelled examples", header_style="bold", pad_edge=False, box=None)
+    table.add_column("client", justify="right")
+    for name in held.classes:
+        table.add_column(name, justify="right")
+    table.add_column("labelled", justify="right", style="bold")
+    for client in range(min(len(held.labelled), SHOWN)):
+        cells = [_cell(int(a), int(b)) for a, b in zip(held.labelled[client], held.unlabelled[client], strict=True)]
+        share = held.labelled[client].sum() / max(1, (held.labelled[client] + held.unlabelled[client]).sum())
+        table.add_row(str(client), *cells, f"{share:.1%}")
+    if len(held.labelled) > SHOWN:
+        table.caption = f"and {len(held.labelled) - SHOWN} more clients"
+    return table
+
+
+def _cell(labelled: int, unlabelled: int) -> Text:
+    if labelled:
+        return Text(f"█ {labelled}/{unlabelled}", style="bold green")
+    return Text(f"░ {unlabelled}", style="blue") if unlabelled else Text("·", style="dim")
+
+
+def save_picture(held: Holdings, path: Path) -> None:
+    """Draw the picture to a PNG or SVG file: a square a class, its filled part labelled, its size the number held."""
+    clients, classes = held.labelled.shape
+    shown = min(clients, 2 * SHOWN)
+    total = (held.labelled + held.unlabelled)[:shown]
+    side = 0.9 * np.sqrt(total / max(1, total.max()))
+    figure, axes = style(1.6 + 0.55 * classes, 1.4 + 0.42 * shown)
+    for client, cls in np.argwhere(total > 0):
+        size = side[client, cls]
+        left, low = cls - size / 2, client - size / 2
+        axes.add_patch(_rectangle(left, low, size, size, COLOURS["unlabelled"]))
+        part = held.labelled[client, cls] / total[client, cls]
+        if part:
+            axes.add_patch(_rectangle(left, low + size * (1 - part), size, size * part, COLOURS["labelled"]))
+    for client, cls in np.argwhere(total == 0):
+        axes.plot(cls, client, ".", color="0.75", markersize=3)
+    axes.set(xlim=(-0.6, classes - 0.4), ylim=(shown - 0.4, -0.6), xlabel="class", ylabel="client", aspect="equal")
+    axes.set_xticks(range(classes), held.classes, rotation=0 if max(map(len, held.classes)) < 4 else 60)
+    axes.set_yticks(range(0, shown, max(1, shown // 20)))
+    axes.set_title(
+        f"labelled (dark) and unlabelled data of {'the first ' if shown < clients else ''}{shown} clients",
+        fontsize=10,
+    )
+    save_figure(figure, path)
+
+
+def _rectangle(left: float, low: float, width: float, height: float, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, low), width, height, facecolor=colour, linewidth=0)

@@ -1,0 +1,41 @@
+"""What all plots share: size, colours, and saving without a display."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from fedpu.errors import FedpuError
+from fedpu.record import telling_disk_errors
+
+COLOURS = {"labelled": "#1b7f5c", "unlabelled": "#bcd3ea"}
+METHOD_COLOURS = ["#1b7f5c", "#c8553d", "#2d4a7c", "#b08900", "#7a4fa3", "#4f9da6"]
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def style(width: float, height: float) -> tuple[Any, Any]:
+    """Return a figure and its axes, plain, without the machinery of interactive windows."""
+    from matplotlib.figure import Figure  # heavy to import, and most commands draw nothing
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Save to a PNG, SVG or PDF file, by its ending."""
+    if path.suffix.lower() not in FORMATS:
+        raise FedpuError(f"'{path}' can't be drawn: the name must end in {', '.join(FORMATS)}.")
+    with telling_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def as_svg(figure: Any) -> str:
+    """Return the figure as SVG text for a page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

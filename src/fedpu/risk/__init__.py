@@ -1,0 +1,31 @@
+"""risk: what a client minimises, as pure functions of logits and labels that return named terms."""
+
+from fedpu.risk import equations
+from fedpu.risk.conventional import conventional_pu_risk, nnpu_risk, upu_risk
+from fedpu.risk.federated import fedpu_risk
+from fedpu.risk.lent import Lent, co_negatives, lent_weights
+from fedpu.risk.loss import FedPULoss
+from fedpu.risk.released import released_older_risk, released_risk
+from fedpu.risk.surrogates import SURROGATES, Surrogate
+from fedpu.risk.task import Clamp, Task, Terms, client_task, plain_task
+
+__all__ = [
+    "SURROGATES",
+    "Clamp",
+    "FedPULoss",
+    "Lent",
+    "Surrogate",
+    "Task",
+    "Terms",
+    "client_task",
+    "co_negatives",
+    "conventional_pu_risk",
+    "equations",
+    "fedpu_risk",
+    "lent_weights",
+    "nnpu_risk",
+    "plain_task",
+    "released_older_risk",
+    "released_risk",
+    "upu_risk",
+]

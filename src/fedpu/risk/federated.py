@@ -1,0 +1,74 @@
+"""The trainable form of ``equ:fedpurisk`` on a batch of logits."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from fedpu.risk.expectation import labelled_mean, memberships, own_class
+from fedpu.risk.surrogates import SURROGATES
+from fedpu.risk.task import Clamp, Task, Terms
+
+
+def fedpu_risk(
+    logits: Float[Tensor, "n C"],
+    labels: Int64[Tensor, " n"],
+    task: Task,
+    *,
+    surrogate: str = "log",
+    clamp: Clamp = "max",
+    cross_entropy: float = 0.0,
+) -> Terms:
+    """``equ:fedpurisk`` with every subtracted loss rewritten as an added one.
+
+    Since 1[f ≠ m] = 1 − 1[f = m] and exactly one class is decided for, Σ_{m∈N} ℓ_m = |N| − 1 + Σ_{i∈P} 1[f = i] and
+    −ℓ_m = −1 + 1[f = m]. With ``right`` standing in for 1[f = m] nothing that is minimised is unbounded below but the
+    correction of the unlabelled term, and that is clamped. With ``absolute`` the value equals
+    :func:`fedpu.risk.equations.fedpu_risk` to rounding; constants are kept for that.
+
+    Terms: ``positive`` Σ_{i∈P} π_i E_i[ℓ_i]; ``against-negative`` −Σ_{i∈P} π_i E_i[Σ_{m∈N} ℓ_m]; ``unlabelled``
+    Σ_{m∈N} E_U[ℓ_m]; ``clamp``, what was added to keep the last two together above their bound; ``lent``; and, when
+    asked for, ``cross-entropy``, a plain mean over the labelled examples with that weight. π is taken inside U where U
+    is concerned.
+    """
+    wrong, right = SURROGATES[surrogate](logits)
+    batch = memberships(labels, logits.shape[1], logits.dtype)
+    p = task.positive.to(logits.dtype)
+    negatives = len(p) - p.sum()
+    exists = (negatives > 0).to(logits.dtype)  # with no negative class there is nothing to learn from U
+    present = p * batch.has_class
+
+    decided_positive = right @ p
+    constant = exists * (negatives - 1)
+    weight = task.unlabelled_share * task.unlabelled_priors
+    terms: Terms = {
+        "positive": (task.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
+        "against-negative": -(weight * (exists * p * (batch.labelled @ decided_positive) + constant * present)).sum(),
+        "unlabelled": task.unlabelled_share
+        * (exists * (batch.unlabelled @ decided_positive) + constant * batch.has_unlabelled),
+        "lent": ((task.priors * p)[:, None] * task.lent * (batch.labelled @ right - batch.has_class[:, None])).sum(),
+    }
+    floor = constant * (task.unlabelled_share * batch.has_unlabelled - (weight * present).sum())
+    terms["clamp"] = clamped(terms["unlabelled"] + terms["against-negative"] - floor, clamp)
+    if cross_entropy:
+        losses = -own_class(logits.log_softmax(dim=1), labels)
+        terms["cross-entropy"] = cross_entropy * labelled_mean(losses, labels)
+    return total(terms)
+
+
+def clamped(excess: Float[Tensor, ""], clamp: Clamp) -> Float[Tensor, ""]:
+    """Return what must be added to a part that lies ``excess`` above its bound (nnPU, Kiryo et al. 2017).
+
+    ``max``: below the bound the part has no gradient; ``reverse``: below it the gradient is turned around.
+    """
+    below = (-excess).clamp(min=0)
+    if clamp == "max":
+        return below
+    if clamp == "reverse":
+        return 2 * below
+    return below * 0
+
+
+def total(terms: Terms) -> Terms:
+    """Return the terms with their sum as ``total``."""
+    return terms | {"total": sum(terms.values(), start=terms["positive"].new_zeros(()))}
