@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
 
 import torch
 from pydantic import Field
@@ -30,7 +29,7 @@ class ServerState:
     buffers: frozenset[str] = frozenset()
 
     @classmethod
-    def initial(cls, network: nn.Module) -> Self:
+    def initial(cls, network: nn.Module) -> ServerState:
         """Return the state before the first round."""
         model = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
         return cls(0, model, buffers=frozenset(name for name, _ in network.named_buffers()))

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import tomli_w
 
@@ -40,7 +40,7 @@ class Config(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """Make a configuration of nested tables, checking every key and value."""
         known = ["seed", *SECTIONS]
         parts: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class Config(Settings):
     @classmethod
     def load(
         cls, source: str | Path | None = None, *, preset: str | None = None, overrides: Iterable[str] = ()
-    ) -> Self:
+    ) -> Config:
         """Read a TOML file or a preset (or neither: the defaults), then set ``overrides`` such as
         ``"method.name=fedpu"``.
         """
@@ -78,12 +78,12 @@ class Config(Settings):
             set_key(values, override)
         return cls.from_dict(values)
 
-    def with_(self, *overrides: str) -> Self:
+    def with_(self, *overrides: str) -> Config:
         """Return the configuration with keys set anew, such as ``"aggregation.rounds=20"``."""
         values = self.to_dict()
         for override in overrides:
             set_key(values, override)
-        return type(self).from_dict(values)
+        return Config.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved configuration as nested tables of plain values."""

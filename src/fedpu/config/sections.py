@@ -51,7 +51,7 @@ class Section:
                     seen.add(key)
                     yield key, variant
 
-    def parse(self, values: Mapping[str, Any]) -> Settings:
+    def parse(self, values: object) -> Settings:
         """Return the settings of a table. Keys of variants that were not chosen are checked, and play no part."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"[{self.name}] must be a table of keys and values; got {values!r}.")

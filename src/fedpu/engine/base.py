@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -67,9 +66,10 @@ class Job:
             return self.model.build(tuple(self.federation.inputs.shape[1:]), len(self.federation.classes))
 
 
-class Clients(Protocol):
+class Clients(ABC):
     """The clients of a running engine."""
 
+    @abstractmethod
     def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
         """Run ClientUpdate for each piece of work from the global ``model``; yield the updates in the order of
         ``work``.

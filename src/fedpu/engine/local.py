@@ -70,7 +70,7 @@ class LocalEngine(Engine):
             torch.set_num_threads(threads)
 
 
-class _InProcess:
+class _InProcess(Clients):
     def __init__(self, job: Job, device: torch.device) -> None:
         self._trainer = ClientTrainer(job, device)
 
@@ -78,7 +78,7 @@ class _InProcess:
         return (self._trainer.update(model, piece) for piece in work)
 
 
-class _Workers:
+class _Workers(Clients):
     def __init__(self, executor: ProcessPoolExecutor, workers: int) -> None:
         self._executor = executor
         self._workers = workers

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Float, Int64
+from pydantic import Field
 from torch import Tensor
 
 from fedpu.labelling import Client
 from fedpu.registry import Settings
-from fedpu.risk import Task, Terms, client_task
+from fedpu.risk import Task, Terms
 
 Forward = Callable[[Tensor], Tensor]
 """A network with its current parameters: inputs to logits."""
+
+
+EXPECTATION: Any = Field(
+    "unbiased",
+    description="expectations over a class or over U in a batch: batch (mean of its members) | unbiased (sum over the "
+    "number to be expected)",
+)
 
 
 class Method(Settings, ABC):
@@ -25,9 +33,9 @@ class Method(Settings, ABC):
     uses_unlabelled: ClassVar[bool] = True
     """Does it draw its batches from all data, or only from the labelled examples?"""
 
+    @abstractmethod
     def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of the client's risk."""
-        return client_task(client, co_negatives, clients, "off")
 
     @abstractmethod
     def objective(

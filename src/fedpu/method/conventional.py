@@ -8,8 +8,9 @@ from jaxtyping import Float, Int64
 from pydantic import Field
 from torch import Tensor
 
-from fedpu.method.base import Forward, Method
-from fedpu.risk import Clamp, Task, Terms, conventional_pu_risk
+from fedpu.labelling import Client
+from fedpu.method.base import EXPECTATION, Forward, Method
+from fedpu.risk import Clamp, Expectation, Task, Terms, client_task, conventional_pu_risk
 
 
 class ConventionalPU(Method):
@@ -19,7 +20,12 @@ class ConventionalPU(Method):
     clamp: Clamp = Field(
         "max", description="keep the estimated risk of hidden negatives above its bound: max | reverse | off"
     )
+    expectation: Expectation = EXPECTATION
     bounded: bool = Field(False, description="for conventional-pu: the loss 1 − p instead of −log p")
+
+    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+        """Return the constants of the client's risk; nothing is lent."""
+        return client_task(client, co_negatives, clients, "off", self.expectation)
 
     def objective(
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task

@@ -9,11 +9,12 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from fedpu.labelling import Client
-from fedpu.method.base import Forward, Method
+from fedpu.method.base import EXPECTATION, Forward, Method
 from fedpu.registry import Registry
 from fedpu.risk import (
     SURROGATES,
     Clamp,
+    Expectation,
     Lent,
     Task,
     Terms,
@@ -42,6 +43,7 @@ class FedPU(Method):
         "printed",
         description="the term lent by other clients: printed (the paper's) | shared (exact under overlap) | off",
     )
+    expectation: Expectation = EXPECTATION
     cross_entropy: float = Field(
         0.0, ge=0, description="weight of a plain cross-entropy on the labelled data beside the risk"
     )
@@ -56,7 +58,7 @@ class FedPU(Method):
 
     def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of the client's risk, with what it lends to the others."""
-        return client_task(client, co_negatives, clients, self.lent)
+        return client_task(client, co_negatives, clients, self.lent, self.expectation)
 
     def objective(
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Partition:
     offsets: Rows
 
     @classmethod
-    def of(cls, parts: Sequence[Rows]) -> Self:
+    def of(cls, parts: Sequence[Rows]) -> Partition:
         """Make a partition of one array of row numbers a client."""
         sizes = [len(part) for part in parts]
         return cls(np.concatenate(parts).astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
@@ -49,7 +49,7 @@ class Partition:
         np.savez_compressed(path, rows=self.rows, offsets=self.offsets)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> Partition:
         """Read a partition that ``save`` wrote."""
         try:
             with np.load(path, allow_pickle=False) as file:

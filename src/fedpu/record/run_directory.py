@@ -14,7 +14,7 @@ import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -45,7 +45,7 @@ class ModelCard:
         return {"card": json.dumps(asdict(self))}
 
     @classmethod
-    def from_metadata(cls, metadata: dict[str, str]) -> Self:
+    def from_metadata(cls, metadata: dict[str, str]) -> ModelCard:
         """Read a card."""
         card = json.loads(metadata["card"])
         normal = card["normalisation"]
@@ -66,7 +66,7 @@ class RunDirectory:
         self.result_file = path / "result.json"
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path) -> RunDirectory:
         """Open a run that exists."""
         run = cls(path)
         if not run.config_file.is_file():
@@ -76,7 +76,7 @@ class RunDirectory:
         return run
 
     @classmethod
-    def create(cls, path: Path, config: Config, partition: Partition, federation: Federation) -> Self:
+    def create(cls, path: Path, config: Config, partition: Partition, federation: Federation) -> RunDirectory:
         """Start a run directory, refusing a folder that already holds a run."""
         run = cls(path)
         if run.config_file.exists():

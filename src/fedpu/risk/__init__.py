@@ -7,11 +7,12 @@ from fedpu.risk.lent import Lent, co_negatives, lent_weights
 from fedpu.risk.loss import FedPULoss
 from fedpu.risk.released import released_older_risk, released_risk
 from fedpu.risk.surrogates import SURROGATES, Surrogate
-from fedpu.risk.task import Clamp, Task, Terms, client_task, plain_task
+from fedpu.risk.task import Clamp, Expectation, Task, Terms, client_task, plain_task
 
 __all__ = [
     "SURROGATES",
     "Clamp",
+    "Expectation",
     "FedPULoss",
     "Lent",
     "Surrogate",

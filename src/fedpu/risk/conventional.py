@@ -32,7 +32,7 @@ def conventional_pu_risk(
     wrong = 1 - log_p.exp() if bounded else -log_p
     wrong_group = (1 - log_group.exp() if bounded else -log_group) * exists
 
-    batch = memberships(labels, logits.shape[1], logits.dtype)
+    batch = memberships(labels, task.shares)
     weight = task.unlabelled_share * task.unlabelled_priors
     terms: Terms = {
         "positive": (task.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),

@@ -18,24 +18,25 @@ class Batch(NamedTuple):
     """averages over the unlabelled examples; zero where the batch has none"""
 
     @property
-    def has_class(self) -> Float[Tensor, " C"]:
-        """1 for classes with a labelled example in the batch, else 0."""
-        return (self.labelled.sum(dim=1) > 0).to(self.labelled.dtype)
-
-    @property
-    def has_unlabelled(self) -> Float[Tensor, ""]:
-        """1 if the batch has an unlabelled example, else 0."""
-        return (self.unlabelled.sum() > 0).to(self.unlabelled.dtype)
+    def of_one(self) -> tuple[Float[Tensor, " C"], Float[Tensor, ""]]:
+        """E_i[1] for every class and E_U[1], as the batch has them: what a constant under an expectation becomes."""
+        return self.labelled.sum(dim=1), self.unlabelled.sum()
 
 
-def memberships(labels: Int64[Tensor, " n"], classes: int, dtype: torch.dtype) -> Batch:
-    """Return the averaging weights of a batch. An expectation over nothing is zero: its term is left out."""
-    member = (labels[None, :] == torch.arange(classes, device=labels.device)[:, None]).to(dtype)
-    hidden = (labels < 0).to(dtype)
-    return Batch(
-        labelled=member / member.sum(dim=1, keepdim=True).clamp(min=1),
-        unlabelled=hidden / hidden.sum().clamp(min=1),
-    )
+def memberships(labels: Int64[Tensor, " n"], shares: Float[Tensor, " C1"]) -> Batch:
+    """Return the averaging weights of a batch.
+
+    ``shares`` are the shares of labelled examples of each class, and last of unlabelled examples, in the client's
+    data. Where a share is known, the sum over the batch's members is divided by the number of them to be expected: the
+    estimate is unbiased, and its mean over an epoch is the value on all data. Where it is zero, by the number
+    that the batch has: an expectation over nothing is then zero, and its term is left out.
+    """
+    groups = torch.arange(len(shares), device=labels.device)
+    number = torch.where(labels < 0, len(shares) - 1, labels)
+    member = (number[None, :] == groups[:, None]).to(shares.dtype)
+    expected = shares * len(labels)
+    weights = member / torch.where(shares > 0, expected, member.sum(dim=1).clamp(min=1))[:, None]
+    return Batch(labelled=weights[:-1], unlabelled=weights[-1])
 
 
 def labelled_mean(values: Float[Tensor, " n"], labels: Int64[Tensor, " n"]) -> Float[Tensor, ""]:

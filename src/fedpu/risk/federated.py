@@ -32,23 +32,23 @@ def fedpu_risk(
     is concerned.
     """
     wrong, right = SURROGATES[surrogate](logits)
-    batch = memberships(labels, logits.shape[1], logits.dtype)
+    batch = memberships(labels, task.shares)
+    ones, unlabelled_one = batch.of_one
     p = task.positive.to(logits.dtype)
     negatives = len(p) - p.sum()
     exists = (negatives > 0).to(logits.dtype)  # with no negative class there is nothing to learn from U
-    present = p * batch.has_class
 
     decided_positive = right @ p
     constant = exists * (negatives - 1)
     weight = task.unlabelled_share * task.unlabelled_priors
     terms: Terms = {
         "positive": (task.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
-        "against-negative": -(weight * (exists * p * (batch.labelled @ decided_positive) + constant * present)).sum(),
+        "against-negative": -(weight * (exists * p * (batch.labelled @ decided_positive) + constant * p * ones)).sum(),
         "unlabelled": task.unlabelled_share
-        * (exists * (batch.unlabelled @ decided_positive) + constant * batch.has_unlabelled),
-        "lent": ((task.priors * p)[:, None] * task.lent * (batch.labelled @ right - batch.has_class[:, None])).sum(),
+        * (exists * (batch.unlabelled @ decided_positive) + constant * unlabelled_one),
+        "lent": ((task.priors * p)[:, None] * task.lent * (batch.labelled @ right - ones[:, None])).sum(),
     }
-    floor = constant * (task.unlabelled_share * batch.has_unlabelled - (weight * present).sum())
+    floor = constant * (task.unlabelled_share * unlabelled_one - (weight * p * ones).sum())
     terms["clamp"] = clamped(terms["unlabelled"] + terms["against-negative"] - floor, clamp)
     if cross_entropy:
         losses = -own_class(logits.log_softmax(dim=1), labels)

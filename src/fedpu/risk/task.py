@@ -19,6 +19,10 @@ Clamp = Literal["max", "reverse", "off"]
 """The part of a risk that can't be negative in truth: kept at its bound, turned around below it, or left alone."""
 
 
+Expectation = Literal["batch", "unbiased"]
+"""An expectation over a group of examples: the mean over those in the batch, or their sum over the number expected."""
+
+
 class Task(NamedTuple):
     """The constants of one client's risk (symbols of the paper in brackets)."""
 
@@ -32,28 +36,38 @@ class Task(NamedTuple):
     """the share of the population that the unlabelled data stand for; 1 in the case-control scenario"""
     lent: Float[Tensor, "C C"]
     """how often labelled data of class i stand in for other clients against class m [a_im]"""
+    shares: Float[Tensor, " C1"]
+    """shares of labelled examples of each class, and last of unlabelled ones, in the data; 0: take the batch's own"""
 
 
-def client_task(client: Client, co_negatives: Float[Tensor, "C C"], clients: int, lent: Lent) -> Task:
+def client_task(
+    client: Client, co_negatives: Float[Tensor, "C C"], clients: int, lent: Lent, expectation: Expectation
+) -> Task:
     """Return the constants of a client's risk, from what it knows and the one sum over clients."""
     assert client.priors is not None
-    inside, share = unlabelled_priors(
-        client.priors, client.labelled_counts, int((client.labels < 0).sum()), client.scenario
-    )
+    labelled, unlabelled = client.labelled_counts, int((client.labels < 0).sum())
+    inside, share = unlabelled_priors(client.priors, labelled, unlabelled, client.scenario)
+    shares = torch.tensor([*labelled.tolist(), unlabelled]) / max(1, len(client.labels))
     return Task(
         positive=client.positive,
         priors=client.priors,
         unlabelled_priors=inside,
         unlabelled_share=share,
         lent=lent_weights(co_negatives, client.positive, clients, lent),
+        shares=shares if expectation == "unbiased" else torch.zeros_like(shares),
     )
 
 
 def plain_task(
     positive: Bool[Tensor, " C"], priors: Float[Tensor, " C"], lent: Float[Tensor, "C C"] | None = None
 ) -> Task:
-    """Return the constants of a risk in the case-control scenario, where the unlabelled data are the whole
-    population.
-    """
-    zeros = torch.zeros(len(priors), len(priors), dtype=priors.dtype)
-    return Task(positive, priors, priors, torch.ones((), dtype=priors.dtype), zeros if lent is None else lent)
+    """Return the constants of a risk in the case-control scenario, where unlabelled data are the whole population."""
+    count = len(priors)
+    return Task(
+        positive=positive,
+        priors=priors,
+        unlabelled_priors=priors,
+        unlabelled_share=priors.new_ones(()),
+        lent=priors.new_zeros(count, count) if lent is None else lent,
+        shares=priors.new_zeros(count + 1),
+    )

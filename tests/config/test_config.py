@@ -1,0 +1,137 @@
+"""The configuration: its contract of keys, its presets, and errors that say what to do."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from fedpu.config import SECTIONS, Config, default_file, preset_names
+from fedpu.errors import ConfigError
+from fedpu.models import OwnModel
+
+CONTRACT = """
+seed = 0
+[data]
+name = "mnist"
+[partition]
+kind = "iid"
+clients = 10
+classes_per_client = 5
+[labelling]
+positive = 1
+overlap = false
+fraction = 0.5
+[model]
+name = "paper-cnn"
+[method]
+name = "fedpu"
+[aggregation]
+name = "fedavg"
+rounds = 200
+local_epochs = 1
+batch_size = 100
+lr = 0.01
+lr_decay = 0.995
+momentum = 0.5
+participation = 1.0
+[engine]
+name = "local"
+"""
+
+
+def test_the_contract_of_keys_is_the_default() -> None:
+    assert Config.from_dict(tomllib.loads(CONTRACT)) == Config()
+
+
+def test_the_default_file_is_complete_commented_and_loads_to_the_defaults() -> None:
+    text = default_file()
+    assert Config.from_dict(tomllib.loads(text)) == Config()
+    for section in SECTIONS.values():
+        for key, variant in section.fields():
+            assert key in text
+            assert key == section.key or variant.model_fields[key].description, f"{section.name}.{key} says nothing"
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_loads_and_round_trips(name: str) -> None:
+    config = Config.load(preset=name)
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+@pytest.mark.parametrize("section", [s for s in SECTIONS.values() if s.key], ids=lambda s: s.name)
+def test_every_variant_of_every_table_can_be_chosen_and_round_trips(section) -> None:  # type: ignore[no-untyped-def]
+    for name in section.variants:
+        config = Config().with_(f"{section.name}.{section.key}={name}")
+        assert type(getattr(config, section.name)) is section.variants[name]
+        assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+def test_keys_can_be_set_one_by_one(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "c.toml"
+    file.write_text("seed = 3\n[aggregation]\nrounds = 5\n")
+    config = Config.load(
+        file, overrides=["labelling.positive=[2,2,1]", "method.name=supervised", "labelling.fraction=1/3"]
+    )
+    assert config.seed == 3
+    assert config.aggregation.rounds == 5
+    assert config.labelling.positive == [2, 2, 1]
+    assert config.method.model_dump() == {"name": "supervised"}
+    assert config.labelling.fraction == pytest.approx(1 / 3)
+    assert Config.load(overrides=["labelling.positive=[[0, 1], [2]]"]).labelling.positive == [[0, 1], [2]]
+    assert isinstance(Config.load(overrides=["model.name=pkg.mod:net"]).model, OwnModel)
+
+
+WRONG = {
+    "metod.name=fedpu": "no setting 'metod'. Did you mean 'method'",
+    "method.nam=fedpu": r"no setting 'method\.nam'. Did you mean 'name'",
+    "aggregation.learning_rate=1": r"no setting 'aggregation\.learning_rate'.*lr",
+    "method.name=fedpuu": "'fedpuu' is not known. Did you mean 'fedpu'.*positive-only",
+    "method.surrogate=logg": r"method\.surrogate = 'logg'.*Did you mean 'log'",
+    "method.clamp=maxx": r"method\.clamp = 'maxx'.*'max'.*Did you mean 'max'",
+    "partition.kind=dirichle": "Did you mean 'dirichlet'",
+    "partition.clients=0": r"partition\.clients = 0 can't be used: it should be greater than or equal to 1",
+    "partition.clients=ten": r"partition\.clients = 'ten'.*integer",
+    "partition.alpha=-1": r"partition\.alpha = -1.*greater than 0",
+    "aggregation.lr=nan": r"aggregation\.lr = nan.*finite",
+    "aggregation.lr=0": r"aggregation\.lr = 0.*greater than 0",
+    "aggregation.participation=1.5": r"aggregation\.participation = 1\.5.*less than or equal to 1",
+    "labelling.fraction=2": r"labelling\.fraction = 2",
+    "labelling.fraction=half": "fraction such as '1/3'",
+    "labelling.positive=-1": r"labelling\.positive = -1",
+    "labelling.positive=all": r"labelling\.positive = 'all'.*as-given",
+    "seed=-1": "seed = -1 can't be used",
+    "seed=x": "seed = 'x' can't be used",
+    "data=mnist": r"\[data\] must be a table",
+    "engine.device=gpu9": r"engine\.device = 'gpu9'",
+    "nonsense": "write table.key=value",
+    "seed.x=1": "no setting 'seed'|seed",
+}
+
+
+@pytest.mark.parametrize(("override", "message"), WRONG.items(), ids=WRONG)
+def test_a_wrong_key_or_value_is_named_with_its_remedy(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        Config.load(overrides=[override])
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_can_not_be_read_are_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigError, match="no configuration file"):
+        Config.load(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="use --preset quickstart"):
+        Config.load("quickstart")
+    with pytest.raises(ConfigError, match="is a folder"):
+        Config.load(tmp_path)
+    (tmp_path / "bad.toml").write_text("seed = = 1")
+    with pytest.raises(ConfigError, match="not a valid TOML file"):
+        Config.load(tmp_path / "bad.toml")
+    with pytest.raises(ConfigError, match="Did you mean 'quickstart'"):
+        Config.load(preset="quikstart")
+    with pytest.raises(ConfigError, match="not both"):
+        Config.load("a.toml", preset="quickstart")
+
+
+def test_a_configuration_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().seed = 1  # type: ignore[misc]

@@ -1,0 +1,34 @@
+"""Small real data, shared by all tests."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedpu.config import Config
+from fedpu.data import Dataset, DataSettings, load
+
+
+@pytest.fixture(scope="session")
+def digits() -> Dataset:
+    return load(DataSettings(name="digits"))
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Config:
+    """Three rounds of FedPU on scikit-learn's digits: well under a second."""
+    return Config.from_dict(
+        {
+            "data": {"name": "digits"},
+            "partition": {"clients": 5},
+            "labelling": {"positive": 2},
+            "model": {"name": "mlp", "hidden": [16]},
+            "aggregation": {"rounds": 3, "batch_size": 50, "lr": 0.1},
+            "engine": {"workers": 1},
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)

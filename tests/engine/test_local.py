@@ -1,0 +1,151 @@
+"""The in-process engine: Algorithm 1 to the letter, and the same bits whatever runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from fedpu.config import Config
+from fedpu.engine import ENGINES, ClientTrainer, Job, LocalEngine, Work
+from fedpu.errors import TrainingError
+from fedpu.experiment import prepare, run
+from fedpu.randomness import torch_generator
+from fedpu.risk import co_negatives
+
+
+@pytest.fixture
+def job(tiny_config: Config) -> Job:
+    return Job(prepare(tiny_config).federation, tiny_config.method, tiny_config.model, seed=0)
+
+
+def bits(result) -> list[torch.Tensor]:  # type: ignore[no-untyped-def]
+    return list(result.model.state_dict().values())
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
+    """Written out by hand: autograd.grad, momentum and weight decay in formulas, FedProx's term in the loss itself."""
+    work = Work(client=2, round=4, lr=0.05, epochs=2, batch_size=30, momentum=0.5, weight_decay=0.01, proximal=0.3)
+    start = {name: value.clone() for name, value in job.initial_model().state_dict().items()}
+    update = ClientTrainer(job, torch.device("cpu")).update(start, work)
+
+    network = job.initial_model()
+    network.load_state_dict(start)
+    client = job.federation.client(2)
+    task = job.method.task(client, co_negatives(job.federation.positive), len(job.federation))
+    parameters = list(network.parameters())
+    anchor = [p.detach().clone() for p in parameters]
+    velocity = [torch.zeros_like(p) for p in parameters]
+    for epoch in range(2):
+        order = torch.randperm(len(client.labels), generator=torch_generator(0, "batches", 4, 2, epoch))
+        for positions in order.split(30):
+            inputs, labels = client.batch(positions)
+            loss = job.method.objective(network, inputs, labels, task)["total"]
+            distance = sum(((p - a) ** 2).sum() for p, a in zip(parameters, anchor, strict=True))
+            gradients = torch.autograd.grad(loss + 0.5 * 0.3 * distance, parameters)
+            with torch.no_grad():
+                for p, v, g in zip(parameters, velocity, gradients, strict=True):
+                    v.mul_(0.5).add_(g + 0.01 * p)
+                    p.sub_(0.05 * v)
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(update.model[name], value, rtol=1e-5, atol=1e-6)
+    assert update.examples == int(job.federation.sizes[2])
+
+
+def test_a_straggler_does_part_of_its_steps(job: Job) -> None:
+    trainer = ClientTrainer(job, torch.device("cpu"))
+    usable = torch.arange(95)
+    full = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10))
+    half = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.5))
+    none = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.0))
+    assert (len(full), len(half), len(none)) == (30, 15, 1)
+    assert same(full[:15], half)
+    assert sorted(torch.cat(full[:10]).tolist()) == list(range(95))
+
+
+@pytest.mark.parametrize("method", ["fedpu", "positive-only"])
+def test_same_seed_same_bits_for_any_number_of_workers_and_evaluation_interval(
+    tiny_config: Config, method: str
+) -> None:
+    config = tiny_config.with_(f"method.name={method}")
+    reference = bits(run(config))
+    for change in ("engine.workers=1", "engine.workers=2", "engine.workers=3", "evaluation.every=2"):
+        assert same(reference, bits(run(config.with_(change)))), change
+    assert not same(reference, bits(run(config.with_("seed=1"))))
+
+
+def test_dropout_depends_on_seed_round_and_client_alone(tiny_config: Config) -> None:
+    config = tiny_config.with_(
+        "data.name=mnist-5k", "model.name=paper-cnn", "model.dropout=0.5", "aggregation.rounds=1"
+    )
+    torch.manual_seed(1)
+    one = bits(run(config))
+    torch.manual_seed(2)
+    assert same(one, bits(run(config.with_("engine.workers=2"))))
+
+
+def test_the_global_generator_and_thread_count_are_left_alone(tiny_config: Config) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    run(tiny_config)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == 1
+
+
+def test_batchnorm_runs_and_its_statistics_are_averaged(tiny_config: Config) -> None:
+    config = tiny_config.with_("data.name=mnist-5k", "model.name=resnet9", "model.norm=batch", "model.width=8")
+    result = run(config.with_("aggregation.rounds=1", "aggregation.batch_size=400"))
+    state = result.model.state_dict()
+    tracked = [name for name in state if name.endswith("running_var")]
+    assert tracked
+    assert all((state[name] != 1).any() for name in tracked)
+    assert all(int(state[name]) > 0 for name in state if name.endswith("num_batches_tracked"))
+
+
+def test_parameters_that_are_no_numbers_stop_the_run(tiny_config: Config) -> None:
+    for workers in (1, 2):
+        with pytest.raises(TrainingError, match=r"stopped being numbers in round \d.*Lower aggregation\.lr"):
+            run(tiny_config.with_("aggregation.lr=1e30", f"engine.workers={workers}"))
+
+
+def test_workers_do_not_outlive_a_killed_main_process() -> None:
+    script = (
+        "from fedpu.config import Config\nfrom fedpu.experiment import run\n"
+        "c = Config.from_dict({'data': {'name': 'digits'}, 'model': {'name': 'mlp'}, 'engine': {'workers': 2}})\n"
+        "run(c, on_round=lambda line: print(line['round'], flush=True))\n"
+    )
+    main = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+    assert main.stdout is not None
+    main.stdout.readline()  # a round was finished, so the workers are up
+    main.send_signal(signal.SIGKILL)
+    main.wait()
+    main.stdout.close()
+    for _ in range(100):
+        try:
+            os.killpg(main.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a worker is still running ten seconds after its main process was killed")
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such GPU"):
+        LocalEngine(device="cuda:99")
+    with pytest.raises(ValueError, match="must be 'auto'"):
+        LocalEngine(device="abacus")
+
+
+def test_every_engine_has_a_device() -> None:
+    for _, engine in ENGINES.items():
+        assert engine().compute_device().type in ("cpu", "cuda")

@@ -1,0 +1,177 @@
+"""Labelling: every class is covered if it can be, the right number is labelled, and nothing hidden is in reach."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpu.data import Dataset
+from fedpu.errors import LabellingError
+from fedpu.labelling import Labelling, label, label_everything
+from fedpu.labelling.cover import assign_positive
+from fedpu.partition import Classes, Dirichlet, Iid
+
+
+def cover_exists(holds: np.ndarray, wanted: list[int], overlap: bool) -> bool:
+    """Try every choice of classes for every client."""
+    classes = holds.shape[1]
+    choices = [list(itertools.combinations(np.flatnonzero(row), n)) for row, n in zip(holds, wanted, strict=True)]
+    for sets in itertools.product(*choices):
+        chosen = [c for s in sets for c in s]
+        if set(chosen) == set(range(classes)) and (overlap or len(chosen) == classes):
+            return True
+    return False
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 4), st.booleans())
+def test_a_cover_is_found_exactly_when_one_exists(seed: int, clients: int, classes: int, overlap: bool) -> None:
+    rng = np.random.default_rng(seed)
+    holds = rng.random((clients, classes)) < 0.6
+    wanted = [int(rng.integers(0, row.sum() + 1)) for row in holds]
+    exists = cover_exists(holds, wanted, overlap)
+    try:
+        chosen = assign_positive(holds, np.array(wanted), overlap, rng)
+    except LabellingError:
+        assert not exists
+        return
+    assert exists
+    assert (chosen <= holds).all()
+    assert chosen.sum(axis=1).tolist() == wanted
+    assert chosen.any(axis=0).all()
+    if not overlap:
+        assert (chosen.sum(axis=0) == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_papers_hardest_split_is_always_covered(digits: Dataset, seed: int) -> None:
+    partition = Classes(clients=10, classes_per_client=5).split(digits, seed)
+    federation, _ = label(digits, partition, Labelling(positive=1), seed)
+    assert (federation.positive.sum(dim=0) == 1).all()
+    counts = [4, 4, 3, 3, 2, 2, 1, 1, 1, 1]
+    federation, _ = label(digits, partition, Labelling(positive=counts, overlap=True), seed)
+    assert federation.positive.sum(dim=1).tolist() == counts
+    assert federation.positive.any(dim=0).all()
+
+
+@pytest.mark.parametrize("fraction", ["1/3", 0.5, "2/3", 1.0])
+def test_the_asked_fraction_of_each_positive_class_is_labelled(digits: Dataset, fraction: str | float) -> None:
+    partition = Iid(clients=5).split(digits, 0)
+    labelling = Labelling(positive=2, fraction=fraction)
+    federation, evaluation = label(digits, partition, labelling, 0)
+    for k in range(5):
+        mine = federation.owner == k
+        for cls in range(10):
+            held = evaluation.hidden[mine] == cls
+            labelled = federation.labels[mine] == cls
+            expected = round(float(labelling.fraction) * int(held.sum())) if federation.positive[k, cls] else 0
+            assert int(labelled.sum()) == expected
+            assert bool((labelled <= held).all())
+
+
+def test_a_number_per_class_can_be_labelled_instead(digits: Dataset) -> None:
+    federation, _ = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2, per_class=5), 0)
+    assert int((federation.labels >= 0).sum()) == 5 * 2 * 5
+
+
+def test_clients_hold_what_the_partition_gave_them(digits: Dataset) -> None:
+    partition = Dirichlet(clients=4).split(digits, 0)
+    federation, evaluation = label(digits, partition, Labelling(positive=[3, 3, 3, 3], overlap=True), 0)
+    for k in range(4):
+        client = federation.client(k)
+        assert np.array_equal(client.rows.numpy(), partition[k])
+        assert int(federation.sizes[k]) == len(partition[k])
+        expected = np.bincount(digits.labels.numpy()[partition[k]], minlength=10) / len(partition[k])
+        np.testing.assert_allclose(client.priors.numpy(), expected, atol=1e-6)
+    assert torch.equal(evaluation.hidden, digits.labels[federation.rows])
+
+
+def test_in_the_case_control_scenario_unlabelled_data_are_the_whole_sample(digits: Dataset) -> None:
+    partition = Iid(clients=5).split(digits, 0)
+    censored, _ = label(digits, partition, Labelling(positive=2), 0)
+    federation, _ = label(digits, partition, Labelling(positive=2, scenario="case-control"), 0)
+    for k in range(5):
+        client, other = federation.client(k), censored.client(k)
+        assert sorted(client.rows[client.labels < 0].tolist()) == sorted(partition[k].tolist())
+        assert sorted(client.rows[client.labels >= 0].tolist()) == sorted(other.rows[other.labels >= 0].tolist())
+    assert torch.equal(federation.sizes, censored.sizes)
+
+
+def test_data_that_are_partly_labelled_are_taken_as_they_are() -> None:
+    y = np.array([0, -1, 0, 1, -1, 1, 2, -1, 2, 2])
+    x = np.random.default_rng(0).normal(size=(10, 3))
+    data = Dataset.from_arrays(
+        x, y, x_test=x[:3], y_test=[0, 1, 2], client=np.array([0] * 5 + [1] * 5), classes=["a", "b", "c"]
+    )
+    partition = Iid(clients=2).split(data, 0)
+    federation, _ = label(data, partition, Labelling(positive="as-given"), 0)
+    assert torch.equal(federation.labels, data.labels[federation.rows])
+    assert federation.priors is None
+    with pytest.raises(LabellingError, match="as-given"):
+        label(data, partition, Labelling(positive=1), 0)
+    with pytest.raises(LabellingError, match="label of every example"):
+        label_everything(data, partition)
+
+
+def test_everything_can_be_labelled(digits: Dataset) -> None:
+    federation, evaluation = label_everything(digits, Iid(clients=3).split(digits, 0))
+    assert torch.equal(federation.labels, evaluation.hidden)
+    assert federation.positive.all()
+
+
+REFUSALS = {
+    "more positive classes than the client has": ({"positive": 11}, "client 0 for 11 positive classes"),
+    "a class nobody labels": ({"positive": 1}, "labelled by nobody"),
+    "too many without overlap": ({"positive": 3}, "overlap = true"),
+    "a list of the wrong length": ({"positive": [1, 2]}, "2 entries for 5 clients"),
+    "a class that does not exist": ({"positive": [[0, 1], [2, 3], [4, 5], [6, 7], [8, 10]]}, "names class 10"),
+    "explicit sets that leave a class out": (
+        {"positive": [[0, 1], [2, 3], [4, 5], [6, 7], [8]]},
+        "Nobody labels class 9",
+    ),
+    "explicit sets that overlap": (
+        {"positive": [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9, 0]]},
+        "Class 0 is positive for 2 clients",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_what_can_not_be_labelled_is_refused_in_a_sentence(digits: Dataset, values: dict, message: str) -> None:
+    with pytest.raises(LabellingError, match=message):
+        label(digits, Iid(clients=5).split(digits, 0), Labelling(**values), 0)
+
+
+def test_a_client_can_not_label_a_class_it_does_not_hold(digits: Dataset) -> None:
+    partition = Classes(clients=10, classes_per_client=1).split(digits, 0)
+    wrong = [[c] for c in range(10)]
+    with pytest.raises(LabellingError, match="holds no example of that class"):
+        label(digits, partition, Labelling(positive=wrong), 0)
+
+
+def test_nothing_that_a_federation_refers_to_holds_a_hidden_label(digits: Dataset) -> None:
+    federation, evaluation = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2), 0)
+    seen: set[int] = set()
+    stack: list[object] = [federation, *(federation.client(k) for k in range(5)), federation.owner]
+    hidden = [evaluation.hidden, digits.labels]
+    while stack:
+        thing = stack.pop()
+        if id(thing) in seen or isinstance(thing, type):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, torch.Tensor):
+            for secret in hidden:
+                assert thing.untyped_storage().data_ptr() != secret.untyped_storage().data_ptr()
+                unlabelled = federation.labels < 0
+                if thing.shape == federation.labels.shape:
+                    # Chance agrees in a tenth of the cases; a copy of the truth would agree in all of them.
+                    assert (thing[unlabelled] == evaluation.hidden[unlabelled]).float().mean() < 0.5
+            continue
+        if isinstance(thing, dict | list | tuple) or hasattr(thing, "__dict__"):
+            stack.extend(gc.get_referents(thing))
