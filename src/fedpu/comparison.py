@@ -74,6 +74,17 @@ def gap_closed(accuracy: float, lower: float, upper: float) -> float:
     return (accuracy - lower) / (upper - lower)
 
 
+def variant(config: Config, text: str) -> Config:
+    """Return the configuration with the method of ``"name"`` or ``"name+key=value+…"``.
+
+    A key belongs to the method unless it names a table: ``fedpu+lent=off+aggregation.lr=0.1``.
+    """
+    name, *changes = text.split("+")
+    METHODS[name]
+    overrides = [change if "." in change.partition("=")[0] else f"method.{change}" for change in changes]
+    return config.with_(f"method.name={name}", *overrides)
+
+
 def compare(
     config: Config,
     methods: Sequence[str],
@@ -83,18 +94,21 @@ def compare(
     out: Path | None = None,
     on_run: Callable[[str, int], OnRound] | None = None,
 ) -> Comparison:
-    """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed."""
-    for method in methods:
-        METHODS[method]
+    """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed.
+
+    A method may carry settings of its own, as in :func:`variant`.
+    """
     if not methods or not seeds:
         raise ConfigError("A comparison needs at least one method and one seed.")
+    chosen = {method: variant(config, method) for method in methods}
     data = data or load(config.data)
     results: dict[tuple[str, int], tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     for seed in seeds:
         for method in methods:
-            chosen = config.with_(f"seed={seed}", f"method.name={method}")
             on_round = on_run(method, seed) if on_run else None
-            results[method, seed] = _one(chosen, data, out and out / f"{method}-seed{seed}", on_round)
+            results[method, seed] = _one(
+                chosen[method].with_(f"seed={seed}"), data, out and out / f"{method}-seed{seed}", on_round
+            )
     return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods])
 
 

@@ -32,7 +32,12 @@ def compare(
     preset: Preset = None,
     overrides: Overrides = None,
     methods: Annotated[
-        str, typer.Option("--methods", "-m", help=f"Comma-separated: {', '.join(METHODS)}.")
+        str,
+        typer.Option(
+            "--methods",
+            "-m",
+            help=f"Comma-separated: {', '.join(METHODS)}; with settings of their own: fedpu+lent=off.",
+        ),
     ] = "fedpu,positive-only,supervised",
     seeds: Annotated[
         int, typer.Option("--seeds", "-n", min=1, help="Number of seeds, counted up from the configured one.")

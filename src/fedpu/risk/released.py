@@ -20,7 +20,7 @@ def released_risk(logits: Float[Tensor, "n C"], labels: Int64[Tensor, " n"], tas
     log_p = logits.log_softmax(dim=1)
     s = -torch.log(1 - log_p.exp() + 1e-6)
     p = task.positive.to(logits.dtype)
-    batch = memberships(labels, task.shares)
+    batch = memberships(labels, torch.zeros_like(task.shares))  # its means are the batch's own
     return total(
         {
             "positive": labelled_mean(-own_class(log_p, labels), labels),
@@ -40,7 +40,7 @@ def released_older_risk(logits: Float[Tensor, "n C"], labels: Int64[Tensor, " n"
     p = task.positive.to(logits.dtype)
     n = 1 - p
     prior = task.unlabelled_priors[labels.clamp(min=0)]
-    batch = memberships(labels, task.shares)
+    batch = memberships(labels, torch.zeros_like(task.shares))  # its means are the batch's own
     return total(
         {
             "positive": labelled_mean(-own_class(log_p, labels), labels),
