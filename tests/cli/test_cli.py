@@ -1,0 +1,187 @@
+"""The command line, run as a user runs it: real processes, real small data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedpu.cli import main
+
+TINY = [
+    "--set=data.name=digits",
+    "--set=partition.clients=5",
+    "--set=labelling.positive=2",
+    "--set=model.name=mlp",
+    "--set=aggregation.rounds=2",
+    "--set=engine.workers=1",
+]
+
+
+def fedpu(*arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpu", *arguments], cwd=cwd, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    fedpu("run", *TINY, "--out", "r", cwd=folder)
+    return folder
+
+
+def test_help_teaches_every_command(tmp_path: Path) -> None:
+    text = fedpu("--help", cwd=tmp_path).stdout
+    for command in ("run", "compare", "show", "data", "config", "evaluate", "predict"):
+        assert command in text
+        assert "Usage" in fedpu(command, "--help", cwd=tmp_path).stdout
+
+
+def test_run_records_and_tells(trained: Path) -> None:
+    done = fedpu("run", *TINY, "--json", cwd=trained)
+    result = json.loads(done.stdout)
+    assert result["method"] == "fedpu"
+    assert result["rounds"] == 2
+    assert (trained / result["run"] / "result.json").exists()
+    assert "round 2 of 2, accuracy" in done.stderr
+    assert result["accuracy"] == json.loads((trained / "r/result.json").read_text())["accuracy"]
+    assert fedpu("run", *TINY, "--quiet", cwd=trained).stderr == ""
+
+
+def test_evaluate_gives_the_recorded_accuracy(trained: Path) -> None:
+    metrics = json.loads(fedpu("evaluate", "r", "--json", cwd=trained).stdout)
+    assert metrics["accuracy"] == json.loads((trained / "r/result.json").read_text())["accuracy"]
+    assert "accuracy" in fedpu("evaluate", "r", cwd=trained).stdout
+
+
+def test_predict_reads_arrays_and_images(trained: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, (4, 8, 8)).astype(np.uint8)
+    np.savez(trained / "new.npz", x=x)
+    lines = fedpu("predict", "r", "new.npz", cwd=trained).stdout.splitlines()
+    assert lines[0] == "example,class,probability"
+    assert len(lines) == 5
+    Image.fromarray(x[0]).save(trained / "one.png")
+    (row,) = json.loads(fedpu("predict", "r", "one.png", "--json", cwd=trained).stdout)
+    assert row["example"] == "one.png"
+    assert row["class"] in [str(c) for c in range(10)]
+    np.savez(trained / "wrong.npz", x=x[:, :5])
+    assert (
+        "These inputs are 1×5×8; the model was trained on 1×8×8"
+        in fedpu("predict", "r", "wrong.npz", cwd=trained, code=1).stderr
+    )
+
+
+def test_show_draws_who_labels_what(tmp_path: Path) -> None:
+    done = fedpu("show", *TINY, "--save", "p.png", cwd=tmp_path)
+    assert done.stdout.count("█") == 11  # ten labelled cells and the legend
+    assert (tmp_path / "p.png").stat().st_size > 1000
+    counts = json.loads(fedpu("show", *TINY, "--json", cwd=tmp_path).stdout)
+    assert np.sum(counts["labelled"]) + np.sum(counts["unlabelled"]) == 1442
+
+
+def test_config_prints_a_file_that_runs(tmp_path: Path) -> None:
+    text = fedpu("config", cwd=tmp_path).stdout
+    assert tomllib.loads(text)["method"]["name"] == "fedpu"
+    (tmp_path / "my.toml").write_text(text)
+    fedpu("run", "my.toml", *TINY, cwd=tmp_path)
+    assert "quickstart" in fedpu("config", "--presets", cwd=tmp_path).stdout
+
+
+def test_compare_prints_one_table(tmp_path: Path) -> None:
+    done = fedpu("compare", *TINY, "--seeds", "2", "--out", "c", cwd=tmp_path)
+    for word in ("fedpu", "positive-only", "supervised", "±", "supervision gap closed", "0%", "100%"):
+        assert word in done.stdout
+    rows = json.loads((tmp_path / "c/comparison.json").read_text())["rows"]
+    assert [len(row["accuracies"]) for row in rows] == [2, 2, 2]
+    assert (tmp_path / "c/report.html").exists()
+
+
+def test_data_can_be_listed_and_looked_at(tmp_path: Path) -> None:
+    assert "mnist-5k" in fedpu("data", "list", cwd=tmp_path).stdout
+    assert "1,442 training" in fedpu("data", "show", "digits", cwd=tmp_path).stdout
+
+
+def test_ctrl_c_ends_cleanly_and_keeps_the_finished_rounds(tmp_path: Path) -> None:
+    arguments = ["run", *TINY, "--set=aggregation.rounds=100000", "--set=engine.workers=2", "--out", "r"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedpu", *arguments],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    rounds = tmp_path / "r/rounds.jsonl"
+    while process.poll() is None and (not rounds.exists() or rounds.read_text().count("\n") < 2):
+        pass
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert "fedpu run --resume r" in told
+    done = len(rounds.read_text().splitlines())
+    assert done >= 2
+    assert json.loads(fedpu("evaluate", "r", "--json", cwd=tmp_path).stdout)["accuracy"] > 0
+
+
+WRONG = {
+    "unknown key": (["run", "--set", "method.nme=x"], "no setting 'method.nme'"),
+    "unknown method": (["compare", "--methods", "fedpo"], "Did you mean 'fedpu'"),
+    "missing configuration": (["run", "nothing.toml"], "no configuration file 'nothing.toml'"),
+    "missing data": (["run", "--set", "data.name=nothing.npz"], "nothing.npz"),
+    "a name that is no data set": (["data", "show", "mnits"], "Did you mean 'mnist'"),
+    "a class nobody labels": (["run", *TINY, "--set", "labelling.positive=1"], "labelled by nobody"),
+    "more positive classes than held": (["run", *TINY, "--set", "labelling.positive=12"], "12 positive classes"),
+    "zero clients": (["run", *TINY, "--set", "partition.clients=0"], "partition.clients = 0"),
+    "more clients than examples": (["run", *TINY, "--set", "partition.clients=5000"], "at least one"),
+    "a model for other inputs": (["run", *TINY, "--set", "model.name=paper-cnn"], "at least 16×16"),
+    "no such run": (["evaluate", "nowhere"], "not a run directory"),
+    "no such preset": (["run", "--preset", "quickstrt"], "Did you mean 'quickstart'"),
+    "nothing to resume": (["run", "--resume", "nowhere"], "not a run directory"),
+    "settings beside resume": (["run", "--resume", "r", "--set", "seed=1"], "no other settings"),
+    "labels out of range": (["run", "--set", "data.name=range.npz"], "labels out of range"),
+    "NaN pixels": (["run", "--set", "data.name=nan.npz"], "NaN"),
+    "not an archive": (["run", "--set", "data.name=text.npz"], "text.npz"),
+    "an unwritable folder": (["run", *TINY, "--out", "text.npz/r"], "could not be written"),
+    "a full disk": (["run", *TINY, "--out", "/dev/full/r"], "could not be written"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_a_mistake_gets_one_sentence_and_a_failing_exit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 4))
+    np.savez(tmp_path / "range.npz", x=x, y=np.arange(40) % 4 - 3)
+    np.savez(tmp_path / "nan.npz", x=np.where(x > 2, np.nan, x), y=np.arange(40) % 4)
+    (tmp_path / "text.npz").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fedpu", *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    told = capsys.readouterr().err
+    assert exit_.value.code == 1
+    assert told.startswith("error: ")
+    assert message in told
+    assert len(told.strip().splitlines()) == 1
+
+
+def test_a_mistake_ends_the_process_with_status_1_and_no_traceback(tmp_path: Path) -> None:
+    assert fedpu("run", "nothing.toml", cwd=tmp_path, code=1).stderr.startswith("error: There is no configuration file")
