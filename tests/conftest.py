@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
 
 from fedpu.config import Config
 from fedpu.data import Dataset, DataSettings, load
+
+# Machines are noisy and tests must not be: no deadlines, and the same examples in every run.
+settings.register_profile("fedpu", deadline=None, derandomize=True)
+settings.load_profile("fedpu")
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ class _Report:
 
     def read(self, updates: Iterable[Update]) -> Iterator[Update]:
         for update in updates:
-            self.clients += 1
+            self.clients += update.clients
             if update.terms:
                 self._examples += update.examples
             for name, value in update.terms.items():

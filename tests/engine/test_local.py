@@ -13,6 +13,7 @@ import torch
 
 from fedpu.config import Config
 from fedpu.engine import ENGINES, ClientTrainer, Job, LocalEngine, Work
+from fedpu.engine.client import draw_batches
 from fedpu.errors import TrainingError
 from fedpu.experiment import prepare, run
 from fedpu.randomness import torch_generator
@@ -61,12 +62,11 @@ def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
     assert update.examples == int(job.federation.sizes[2])
 
 
-def test_a_straggler_does_part_of_its_steps(job: Job) -> None:
-    trainer = ClientTrainer(job, torch.device("cpu"))
+def test_a_straggler_does_part_of_its_steps() -> None:
     usable = torch.arange(95)
-    full = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10))
-    half = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.5))
-    none = trainer._batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.0))
+    full = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10), 0)
+    half = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.5), 0)
+    none = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.0), 0)
     assert (len(full), len(half), len(none)) == (30, 15, 1)
     assert same(full[:15], half)
     assert sorted(torch.cat(full[:10]).tolist()) == list(range(95))

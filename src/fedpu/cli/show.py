@@ -32,7 +32,7 @@ def show(
         print_json({"labelled": held.labelled.tolist(), "unlabelled": held.unlabelled.tolist(), "positive": positive})
         return
     output.print(terminal_picture(held))
-    output.print("█ labelled/unlabelled   ░ unlabelled only   · absent", style="dim")
+    output.print("█ labelled examples of a positive class   ░ unlabelled of a negative class   · none", style="dim")
     if save is not None:
         output.print(f"Picture: {save}", highlight=False, soft_wrap=True)
 

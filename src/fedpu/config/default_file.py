@@ -19,7 +19,7 @@ def default_file() -> str:
     lines = ["# Every setting of fedpu with its default. Delete what you do not change.", "seed = 0"]
     for section in SECTIONS.values():
         lines += ["", f"[{section.name}]"]
-        for key, variant in section.fields():
+        for key, variant in sorted(section.fields(), key=lambda pair: pair[0] != section.key):
             field = variant.model_fields[key]
             if key == section.key:
                 choices = " | ".join(section.variants)
@@ -46,6 +46,6 @@ def _line(key: str, default: Any, meaning: str) -> list[str]:
         if default is not None
         else f"# {key} ="
     )
-    comment = textwrap.wrap(meaning, WIDTH - COLUMN - 2)
+    comment = textwrap.wrap(meaning, WIDTH - COLUMN - 2, break_on_hyphens=False)
     first, *rest = comment or [""]
     return [f"{shown:<{COLUMN}}# {first}".rstrip("# ")] + [f"{'':<{COLUMN}}# {line}" for line in rest]

@@ -2,10 +2,10 @@
 
 from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work
 from fedpu.engine.client import ClientTrainer
-from fedpu.engine.local import LocalEngine
+from fedpu.engine.local import LocalEngine, ReferenceEngine
 from fedpu.registry import Registry
 
-ENGINES: Registry[type[Engine]] = Registry("engine", {"local": LocalEngine})
+ENGINES: Registry[type[Engine]] = Registry("engine", {"local": LocalEngine, "reference": ReferenceEngine})
 
 __all__ = [
     "ENGINES",
@@ -15,6 +15,7 @@ __all__ = [
     "Job",
     "LocalEngine",
     "ModelState",
+    "ReferenceEngine",
     "Update",
     "Work",
 ]

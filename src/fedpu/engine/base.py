@@ -42,12 +42,16 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What a client returns: its parameters, its number of examples n_k, and the mean of each risk term."""
+    """What a client returns: its parameters, its number of examples n_k, and the mean of each risk term.
+
+    An engine may return several clients as one: their sum of examples, and their means weighted by it.
+    """
 
     client: int
     examples: int
     model: ModelState
     terms: dict[str, float]
+    clients: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from fedpu.engine.base import Job, ModelState, Update, Work
+from fedpu.engine.pool import Trainer
 from fedpu.errors import TrainingError
+from fedpu.labelling import Client
+from fedpu.method import Method
 from fedpu.randomness import torch_generator, torch_seed
 from fedpu.risk import co_negatives
 
 
-class ClientTrainer:
+class ClientTrainer(Trainer):
     """Runs ClientUpdate(k, w_t) with one network that is reused from client to client."""
 
     def __init__(self, job: Job, device: torch.device) -> None:
@@ -29,9 +33,6 @@ class ClientTrainer:
         client = job.federation.client(k)
         task = job.method.task(client, self.co_negatives, len(job.federation))
         task = type(task)(*(value.to(self.device) for value in task))
-        usable = (
-            torch.arange(len(client.labels)) if job.method.uses_unlabelled else (client.labels >= 0).nonzero()[:, 0]
-        )
 
         self.network.load_state_dict(model)
         self.network.train()
@@ -44,7 +45,7 @@ class ClientTrainer:
         # A network may draw random numbers of its own (dropout): those, too, depend on (seed, round, client) alone.
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(torch_seed(job.seed, "network", work.round, k))
-            for positions in self._batches(usable, work):
+            for positions in draw_batches(usable_positions(client, job.method), work, job.seed):
                 inputs, labels = client.batch(positions)
                 terms = job.method.objective(self.network, inputs.to(self.device), labels.to(self.device), task)
                 optimiser.zero_grad()
@@ -57,24 +58,33 @@ class ClientTrainer:
                 for name, term in terms.items():
                     sums[name] = sums.get(name, 0) + term.detach() * len(positions)
         state = {name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()}
-        _refuse_not_finite(state, work)
+        refuse_not_finite(state.values(), work)
         means = {name: float(value) / seen for name, value in sums.items()}
         return Update(client=k, examples=int(job.federation.sizes[k]), model=state, terms=means)
 
-    def _batches(self, usable: Int64[Tensor, " n"], work: Work) -> list[Int64[Tensor, " b"]]:
-        """Return the positions of every batch: each local epoch a new order, a straggler's list cut short."""
-        if len(usable) == 0:
-            return []
-        size = work.batch_size or len(usable)
-        batches: list[Int64[Tensor, " b"]] = []
-        for epoch in range(work.epochs):
-            generator = torch_generator(self.job.seed, "batches", work.round, work.client, epoch)
-            batches += usable[torch.randperm(len(usable), generator=generator)].split(size)
-        return batches[: max(1, math.floor(work.share * len(batches)))]
+
+def usable_positions(client: Client, method: Method) -> Int64[Tensor, " n"]:
+    """Return the positions of the examples that the method learns from."""
+    if method.uses_unlabelled:
+        return torch.arange(len(client.labels))
+    return (client.labels >= 0).nonzero()[:, 0]
 
 
-def _refuse_not_finite(state: ModelState, work: Work) -> None:
-    if all(bool(torch.isfinite(value).all()) for value in state.values()):
+def draw_batches(usable: Int64[Tensor, " n"], work: Work, seed: int) -> list[Int64[Tensor, " _"]]:
+    """Return the positions of every batch: each local epoch a new order, a straggler's list cut short."""
+    if len(usable) == 0:
+        return []
+    size = work.batch_size or len(usable)
+    batches: list[Int64[Tensor, " _"]] = []
+    for epoch in range(work.epochs):
+        generator = torch_generator(seed, "batches", work.round, work.client, epoch)
+        batches += usable[torch.randperm(len(usable), generator=generator)].split(size)
+    return batches[: max(1, math.floor(work.share * len(batches)))]
+
+
+def refuse_not_finite(values: Iterable[Tensor], work: Work) -> None:
+    """Refuse parameters that are no numbers."""
+    if all(bool(torch.isfinite(value).all()) for value in values):
         return
     raise TrainingError(
         f"The parameters of client {work.client} stopped being numbers in round {work.round + 1} (NaN or infinity). "

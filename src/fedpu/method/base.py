@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpu.labelling import Client
 from fedpu.registry import Settings
-from fedpu.risk import Task, Terms
+from fedpu.risk import LinearForm, LinearRisk, Task, Terms
 
 Forward = Callable[[Tensor], Tensor]
 """A network with its current parameters: inputs to logits."""
@@ -32,6 +32,10 @@ class Method(Settings, ABC):
     """Is it trained on a federation in which everything is labelled?"""
     uses_unlabelled: ClassVar[bool] = True
     """Does it draw its batches from all data, or only from the labelled examples?"""
+    needs_only_logits: ClassVar[bool] = True
+    """Does its objective call ``forward`` once, on the batch as it is? Then an engine may compute the logits
+    beforehand.
+    """
 
     @abstractmethod
     def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
@@ -42,3 +46,11 @@ class Method(Settings, ABC):
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
     ) -> Terms:
         """Return the terms of the loss of one batch; ``total`` is minimised, all are recorded."""
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the form of the objective where it is a table of weights, for an engine's fast path."""
+        return None
+
+    def table(self, task: Task) -> LinearRisk:
+        """Return that table; asked for only where there is a form."""
+        raise NotImplementedError

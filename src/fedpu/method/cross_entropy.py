@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedpu.labelling import Client
 from fedpu.method.base import Forward, Method
-from fedpu.risk import Task, Terms, plain_task
+from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, LinearRisk, Task, Terms, cross_entropy_table, plain_task
 
 
 class CrossEntropy(Method):
@@ -29,6 +29,14 @@ class CrossEntropy(Method):
         """Return the cross-entropy as its only term."""
         loss = F.cross_entropy(forward(inputs), labels)
         return {"positive": loss, "total": loss}
+
+    def linear_form(self) -> LinearForm:
+        """Return the form of a plain mean."""
+        return CROSS_ENTROPY_FORM
+
+    def table(self, task: Task) -> LinearRisk:
+        """Return the weights of a plain mean."""
+        return cross_entropy_table(len(task.positive))
 
 
 class PositiveOnly(CrossEntropy):

@@ -16,10 +16,14 @@ from fedpu.risk import (
     Clamp,
     Expectation,
     Lent,
+    LinearForm,
+    LinearRisk,
     Task,
     Terms,
     client_task,
+    fedpu_form,
     fedpu_risk,
+    fedpu_table,
     released_older_risk,
     released_risk,
 )
@@ -70,3 +74,11 @@ class FedPU(Method):
         return fedpu_risk(
             logits, labels, task, surrogate=self.surrogate, clamp=self.clamp, cross_entropy=self.cross_entropy
         )
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the form of the log surrogate; the others are differentiated automatically."""
+        return fedpu_form(self.clamp, self.cross_entropy) if self.surrogate == "log" else None
+
+    def table(self, task: Task) -> LinearRisk:
+        """Return the weights of ``equ:fedpurisk``."""
+        return fedpu_table(task, self.cross_entropy)

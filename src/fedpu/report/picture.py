@@ -43,15 +43,15 @@ def holdings(federation: Federation, evaluation: Evaluation) -> Holdings:
 
 def terminal_picture(held: Holdings) -> Table:
     """Return the picture for a terminal: filled for labelled, light for unlabelled, a dot for absent."""
-    table = Table(title="client × class: labelled/unlabelled examples", header_style="bold", pad_edge=False, box=None)
+    table = Table(title="client × class", header_style="bold", pad_edge=False, box=None)
     table.add_column("client", justify="right")
     for name in held.classes:
-        table.add_column(name, justify="right")
-    table.add_column("labelled", justify="right", style="bold")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("labelled", justify="right", style="bold", no_wrap=True)
     for client in range(min(len(held.labelled), SHOWN)):
         cells = [_cell(int(a), int(b)) for a, b in zip(held.labelled[client], held.unlabelled[client], strict=True)]
-        share = held.labelled[client].sum() / max(1, (held.labelled[client] + held.unlabelled[client]).sum())
-        table.add_row(str(client), *cells, f"{share:.1%}")
+        labelled, total = held.labelled[client].sum(), (held.labelled[client] + held.unlabelled[client]).sum()
+        table.add_row(str(client), *cells, f"{labelled}/{total}")
     if len(held.labelled) > SHOWN:
         table.caption = f"and {len(held.labelled) - SHOWN} more clients"
     return table
@@ -59,8 +59,8 @@ def terminal_picture(held: Holdings) -> Table:
 
 def _cell(labelled: int, unlabelled: int) -> Text:
     if labelled:
-        return Text(f"█ {labelled}/{unlabelled}", style="bold green")
-    return Text(f"░ {unlabelled}", style="blue") if unlabelled else Text("·", style="dim")
+        return Text(f"█{labelled}", style="bold green")
+    return Text(f"░{unlabelled}", style="blue") if unlabelled else Text("·", style="dim")
 
 
 def save_picture(held: Holdings, path: Path) -> None:

@@ -1,0 +1,124 @@
+"""What every peer shares: the task, its data, its initial weights and its report. NumPy is all that it needs."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+STARTED = time.perf_counter()
+
+BATCH_SIZE = 100
+LEARNING_RATE = 0.01
+MOMENTUM = 0.5
+MEAN, STD = 0.1307, 0.3081
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Weights = dict[str, Array]
+"""A model's parameters by the names and in the shapes that PyTorch gives them."""
+
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "paper-cnn": {
+        "0.weight": (3, 1, 5, 5),
+        "0.bias": (3,),
+        "3.weight": (20, 3, 5, 5),
+        "3.bias": (20,),
+        "7.weight": (50, 320),
+        "7.bias": (50,),
+        "9.weight": (10, 50),
+        "9.bias": (10,),
+    },
+    "mlp": {"1.weight": (200, 784), "1.bias": (200,), "3.weight": (10, 200), "3.bias": (10,)},
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is run: client k holds the k-th ``examples`` rows of the data."""
+
+    clients: int
+    examples: int
+    model: str
+    rounds: int
+    data: Path
+    warmup: int = 1
+    in_order: bool = False
+    """take batches in the order of the data rather than shuffled"""
+    save: Path | None = None
+    """where the global model is written at the end"""
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Task:
+        """Return the task that the command line asks for."""
+        return cls(**{name: getattr(options, name) for name in cls.__dataclass_fields__})
+
+    @property
+    def all_rounds(self) -> int:
+        """How many rounds are run in all."""
+        return self.warmup + self.rounds
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the command line that every peer understands."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--clients", type=int, required=True)
+    options.add_argument("--examples", type=int, required=True, help="examples a client")
+    options.add_argument("--model", choices=list(SHAPES), default="paper-cnn")
+    options.add_argument("--rounds", type=int, default=3, help="rounds that are timed")
+    options.add_argument("--data", type=Path, required=True, help="an .npz file with images (uint8) and labels")
+    options.add_argument("--warmup", type=int, default=1, help="rounds before those")
+    options.add_argument("--in-order", action="store_true", help="do not shuffle")
+    options.add_argument("--save", type=Path, help="write the final global model to this .npz file")
+    return options
+
+
+@functools.cache
+def stored(path: Path, count: int) -> tuple[Array, Array]:
+    """Return the first ``count`` images, (count, 28, 28) in uint8, and their labels in int64."""
+    with np.load(path) as file:
+        return file["images"][:count], file["labels"][:count].astype(np.int64)
+
+
+@functools.cache
+def client_data(task: Task) -> tuple[Array, Array]:
+    """Return the normalised images, (clients, examples, 1, 28, 28) in float32, and the labels (clients, examples)."""
+    images, labels = stored(task.data, task.clients * task.examples)
+    values = (images.astype(np.float32) * np.float32(1 / 255) - np.float32(MEAN)) / np.float32(STD)
+    return values.reshape(task.clients, task.examples, 1, 28, 28), labels.reshape(task.clients, task.examples)
+
+
+def initial_weights(model: str) -> Weights:
+    """Return the same weights to every peer: uniform on ±1/√fan-in, as PyTorch initialises these layers."""
+    generator = np.random.default_rng(0)
+    weights: Weights = {}
+    bound = 0.0
+    for name, shape in SHAPES[model].items():
+        if name.endswith("weight"):
+            bound = 1 / math.sqrt(math.prod(shape[1:]))
+        weights[name] = generator.uniform(-bound, bound, shape).astype(np.float32)
+    return weights
+
+
+def report(task: Task, marks: Sequence[float], weights: Mapping[str, Array], packages: Sequence[str]) -> None:
+    """Print the result as one line of JSON. ``marks`` are the clock at the start and after every round."""
+    seconds = [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    if task.save:
+        np.savez(task.save, **weights)
+    result = {
+        "seconds": seconds[task.warmup :],
+        "warmup_seconds": seconds[: task.warmup],
+        "startup_seconds": marks[0] - STARTED,
+        "finite": all(bool(np.isfinite(value).all()) for value in weights.values()),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+    }
+    print(json.dumps(result), flush=True)

@@ -1,0 +1,85 @@
+"""Our own engines, by their name, through the Python API: the supervised method on the same data and clients."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+import torch
+from fedpu import Config, Dataset, prepare
+from fedpu.aggregation import ServerState
+from fedpu.algorithm import rounds
+from fedpu.data.dataset import Normalisation
+from fedpu.engine import Job
+from fedpu.partition import Partition
+from fedpu.randomness import torch_generator
+
+from . import common
+
+
+def main() -> None:
+    """Run the task and report."""
+    options = common.parser(__doc__)
+    options.add_argument("--engine", required=True)
+    arguments = options.parse_args()
+    task = common.Task.of(arguments)
+    config = configuration(task, arguments.engine)
+    prepared = prepare(config, dataset(task), partition(task, config.seed))
+    job = Job(prepared.federation, config.method, config.model, config.seed)
+    weights = {name: torch.from_numpy(value) for name, value in common.initial_weights(task.model).items()}
+    state = dataclasses.replace(ServerState.initial(job.initial_model()), model=weights)
+    with config.engine.start(job) as clients:
+        marks = [time.perf_counter()]
+        for done in rounds(clients, config.aggregation, state, task.clients, config.seed):
+            state = done.state
+            marks.append(time.perf_counter())
+    result = {name: value.numpy() for name, value in state.model.items()}
+    common.report(task, marks, result, ["fedpu", "torch", "numpy"])
+
+
+def configuration(task: common.Task, engine: str) -> Config:
+    """Return the task as a configuration."""
+    settings = {
+        "engine.name": engine,
+        "method.name": "supervised",
+        "model.name": task.model,
+        "aggregation.name": "fedavg",
+        "aggregation.rounds": task.all_rounds,
+        "aggregation.batch_size": common.BATCH_SIZE,
+        "aggregation.lr": common.LEARNING_RATE,
+        "aggregation.lr_decay": 1.0,
+        "aggregation.momentum": common.MOMENTUM,
+    }
+    return Config.load(overrides=[f"{key}={value}" for key, value in settings.items()])
+
+
+def dataset(task: common.Task) -> Dataset:
+    """Return the stored images as they came; fedpu normalises them in the rounds."""
+    images, labels = common.stored(task.data, task.clients * task.examples)
+    return Dataset.from_arrays(
+        images,
+        labels,
+        x_test=images[:1],
+        y_test=labels[:1],
+        classes=[str(digit) for digit in range(10)],
+        normalisation=Normalisation(1 / 255, (common.MEAN,), (common.STD,)),
+    )
+
+
+def partition(task: common.Task, seed: int) -> Partition:
+    """Return the same clients as the peers'.
+
+    fedpu draws its own order of the examples. To take them in the order of the data in the first round, they are laid
+    down so that its draw puts them there.
+    """
+    rows = np.arange(task.clients * task.examples).reshape(task.clients, task.examples)
+    if task.in_order:
+        for client in range(task.clients):
+            drawn = torch.randperm(task.examples, generator=torch_generator(seed, "batches", 0, client, 0)).numpy()
+            rows[client, drawn] = rows[client].copy()
+    return Partition.of(list(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""A plain PyTorch loop with one thread: a deep copy of the model for every client; or several such processes."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+
+import torch
+from torch import nn
+
+from . import common, torch_models
+
+
+def main() -> None:
+    """Run the task and report."""
+    options = common.parser(__doc__)
+    options.add_argument("--processes", type=int, default=1)
+    arguments = options.parse_args()
+    task, processes = common.Task.of(arguments), arguments.processes
+    torch.set_num_threads(1)
+    torch_models.client_tensors(task)
+    network = torch_models.build(task.model)
+    marks = one_process(task, network) if processes == 1 else several_processes(task, network, processes)
+    common.report(task, marks, torch_models.weights_of(network), ["torch", "numpy"])
+
+
+def one_process(task: common.Task, network: nn.Module) -> list[float]:
+    """Train in this process."""
+    marks = [time.perf_counter()]
+    for _ in range(task.all_rounds):
+        update(network, [weighted_sum(network, task, range(task.clients))], task)
+        marks.append(time.perf_counter())
+    return marks
+
+
+def several_processes(task: common.Task, network: nn.Module, processes: int) -> list[float]:
+    """Train in forked processes, which hold the data and an equal part of the clients each."""
+    context = multiprocessing.get_context("fork")
+    pipes: list[Connection] = []
+    for index in range(processes):
+        ours, theirs = context.Pipe()
+        clients = range(index, task.clients, processes)
+        context.Process(target=serve, args=(theirs, task, clients), daemon=True).start()
+        pipes.append(ours)
+    marks = [time.perf_counter()]
+    for _ in range(task.all_rounds):
+        weights = torch_models.weights_of(network)
+        for pipe in pipes:
+            pipe.send(weights)
+        update(network, [pipe.recv() for pipe in pipes], task)
+        marks.append(time.perf_counter())
+    return marks
+
+
+def serve(pipe: Connection, task: common.Task, clients: range) -> None:
+    """Answer every global model with the weighted sum of what the clients made of it, until the other side ends."""
+    network = torch_models.build(task.model)
+    while True:
+        torch_models.load(network, pipe.recv())
+        pipe.send(weighted_sum(network, task, clients))
+
+
+def weighted_sum(network: nn.Module, task: common.Task, clients: range) -> common.Weights:
+    """Return Σ_k n_k w_k over the clients."""
+    images, labels = torch_models.client_tensors(task)
+    sums = {name: torch.zeros_like(value) for name, value in network.state_dict().items()}
+    for client in clients:
+        local = copy.deepcopy(network)
+        torch_models.train(local, images[client], labels[client], task.in_order)
+        for name, value in local.state_dict().items():
+            sums[name] += task.examples * value
+    return {name: value.numpy() for name, value in sums.items()}
+
+
+def update(network: nn.Module, sums: list[common.Weights], task: common.Task) -> None:
+    """Make the network the mean of the clients' models, weighted by n_k/n."""
+    total = task.clients * task.examples
+    torch_models.load(network, {name: sum(part[name] for part in sums) / total for name in sums[0]})
+
+
+if __name__ == "__main__":
+    main()

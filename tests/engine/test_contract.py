@@ -1,0 +1,144 @@
+"""The engines of one machine give the same global model: for every method, aggregation and model, few or many
+clients.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedpu.aggregation import AGGREGATIONS
+from fedpu.config import Config
+from fedpu.engine import Job
+from fedpu.engine.stacked import StackedNetwork, can_stack, stacks
+from fedpu.experiment import prepare, run
+from fedpu.method import METHODS
+from fedpu.models import MODELS
+
+
+def assert_same_model(config: Config, tolerance: float = 2e-5) -> None:
+    reference, local = run(config.with_("engine.name=reference")), run(config.with_("engine.name=local"))
+    for name, value in reference.model.state_dict().items():
+        torch.testing.assert_close(local.model.state_dict()[name], value, rtol=tolerance, atol=tolerance)
+    for ours, theirs in zip(local.curve, reference.curve, strict=True):
+        assert ours["risk"].keys() == theirs["risk"].keys()
+        assert ours["clients"] == theirs["clients"]
+        for term, value in theirs["risk"].items():
+            assert ours["risk"][term] == pytest.approx(value, rel=1e-3, abs=1e-4), term
+
+
+@pytest.mark.parametrize("aggregation", list(AGGREGATIONS))
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_under_every_aggregation(tiny_config: Config, method: str, aggregation: str) -> None:
+    assert_same_model(
+        tiny_config.with_(
+            f"method.name={method}",
+            f"aggregation.name={aggregation}",
+            "aggregation.rounds=2",
+            "aggregation.local_epochs=2",
+            "aggregation.weight_decay=0.01",
+            "aggregation.stragglers=0.5",
+            "aggregation.participation=0.8",
+        )
+    )
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_every_model(tiny_config: Config, model: str) -> None:
+    assert_same_model(
+        tiny_config.with_(
+            "data.name=mnist-5k", f"model.name={model}", "model.width=8", "aggregation.rounds=1", "aggregation.lr=0.01"
+        )
+    )
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(
+    "settings",
+    [["partition.clients=120", "labelling.positive=1"], ["partition.kind=dirichlet", "labelling.positive=3"]],
+    ids=["many", "ragged"],
+)
+def test_many_small_and_ragged_clients(tiny_config: Config, method: str, settings: list[str]) -> None:
+    both = ["labelling.overlap=true", "aggregation.batch_size=7", "aggregation.rounds=2"]
+    assert_same_model(tiny_config.with_(f"method.name={method}", *both, *settings))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "method.surrogate=absolute",
+        "method.surrogate=released-code",
+        "method.clamp=reverse",
+        "method.clamp=off",
+        "method.lent=shared",
+        "method.expectation=batch",
+        "method.cross_entropy=0.5",
+        "labelling.scenario=case-control",
+        "aggregation.momentum=0",
+    ],
+)
+def test_every_setting_of_the_risk(tiny_config: Config, change: str) -> None:
+    assert_same_model(tiny_config.with_(change, "aggregation.rounds=2"))
+
+
+def test_the_papers_network_and_many_small_clients_are_stacked(tiny_config: Config) -> None:
+    config = tiny_config.with_("data.name=mnist-5k", "model.name=paper-cnn", "partition.clients=400")
+    ready = prepare(config.with_("labelling.positive=1", "labelling.overlap=true"))
+    job = Job(ready.federation, config.method, config.model, seed=0)
+    assert can_stack(job)
+    work = config.aggregation.work(0, 0, list(range(400)))
+    pieces, costs = stacks(job, work)
+    assert sorted(piece.client for stack in pieces for piece in stack) == list(range(400))
+    assert len(pieces) == len(costs) < 30
+
+
+def test_layers_without_a_twin_are_left_to_pytorch() -> None:
+    unknown = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 5, dilation=2), torch.nn.Flatten(), torch.nn.Linear(1200, 10))
+    assert StackedNetwork.of(unknown) is None
+    assert StackedNetwork.of(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))) is None
+    assert StackedNetwork.of(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.0))) is not None
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [
+            torch.nn.Conv2d(2, 4, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(64, 3),
+        ],
+        [torch.nn.Conv2d(2, 4, 3, stride=2, bias=False), torch.nn.Flatten(), torch.nn.Linear(36, 3, bias=False)],
+        [torch.nn.Conv2d(2, 4, (2, 3), stride=(1, 2), padding=(1, 0)), torch.nn.Flatten(), torch.nn.Linear(108, 3)],
+        [torch.nn.Conv2d(2, 4, 2), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(36, 3)],
+        [
+            torch.nn.Conv2d(2, 8, 3),
+            torch.nn.GroupNorm(4, 8),
+            torch.nn.ReLU(),
+            torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(),
+            torch.nn.Linear(8, 3),
+        ],
+    ],
+    ids=["padded", "strided", "uneven", "odd pooling", "group norm"],
+)
+def test_stacked_layers_have_the_output_and_gradient_of_their_modules(layers: list[torch.nn.Module]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = torch.nn.Sequential(*layers)
+    twin = StackedNetwork.of(network)
+    assert twin is not None
+    start = twin.flatten(dict(network.state_dict()))
+    flat = torch.stack([start, start + 0.1 * torch.randn(start.shape, generator=generator)])
+    x, pull = torch.randn(2, 2, 8, 8, 5, generator=generator), torch.randn(2, 3, 5, generator=generator)
+    out = torch.empty_like(flat)
+    logits = twin.forward(flat, x)
+    twin.backward(flat, pull, out)
+    for k in range(2):
+        network.load_state_dict(twin.unflatten(flat[k]))
+        network.zero_grad()
+        expected = network(x[k].movedim(-1, 0))
+        expected.backward(pull[k].T)
+        torch.testing.assert_close(logits[k].T, expected, rtol=1e-4, atol=1e-5)
+        gradients = torch.cat([p.grad.reshape(-1) for p in network.parameters()])
+        torch.testing.assert_close(out[k], gradients, rtol=1e-4, atol=1e-5)
