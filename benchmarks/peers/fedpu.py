@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import torch
+
 from fedpu import Config, Dataset, prepare
 from fedpu.aggregation import ServerState
 from fedpu.algorithm import rounds

@@ -7,6 +7,7 @@ import multiprocessing
 import time
 from multiprocessing.connection import Connection
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -77,7 +78,7 @@ def weighted_sum(network: nn.Module, task: common.Task, clients: range) -> commo
 def update(network: nn.Module, sums: list[common.Weights], task: common.Task) -> None:
     """Make the network the mean of the clients' models, weighted by n_k/n."""
     total = task.clients * task.examples
-    torch_models.load(network, {name: sum(part[name] for part in sums) / total for name in sums[0]})
+    torch_models.load(network, {name: np.sum([part[name] for part in sums], axis=0) / total for name in sums[0]})
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedpu.config import Config
-from fedpu.data import Dataset, load
+from fedpu.data import FROM_PYTHON, Dataset, DataSettings, load
+from fedpu.engine import LocalEngine
 from fedpu.errors import ConfigError, FedpuError
-from fedpu.experiment import OnRound, Result, resume, run
+from fedpu.experiment import OnRound, Result, prepare, resume, run_prepared
 from fedpu.method import METHODS
 from fedpu.record import RunDirectory
 
@@ -85,30 +86,46 @@ def variant(config: Config, text: str) -> Config:
     return config.with_(f"method.name={name}", *overrides)
 
 
+def split_methods(text: str) -> list[str]:
+    """Split ``"fedpu,fedpu+labelling.positive=[1,2]"`` at the commas outside brackets."""
+    depth, parts = 0, [""]
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
 def compare(
     config: Config,
-    methods: Sequence[str],
+    methods: Sequence[str] | str,
     seeds: Sequence[int],
     *,
     data: Dataset | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     on_run: Callable[[str, int], OnRound] | None = None,
 ) -> Comparison:
     """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed.
 
     A method may carry settings of its own, as in :func:`variant`.
     """
+    methods = split_methods(methods) if isinstance(methods, str) else methods
     if not methods or not seeds:
         raise ConfigError("A comparison needs at least one method and one seed.")
     chosen = {method: variant(config, method) for method in methods}
-    data = data or load(config.data)
+    if data is None:
+        data = load(config.data)
+    else:
+        config = config.model_copy(update={"data": DataSettings(name=f"{FROM_PYTHON}{data.name}")})
+        chosen = {method: variant(config, method) for method in methods}
     results: dict[tuple[str, int], tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     for seed in seeds:
         for method in methods:
             on_round = on_run(method, seed) if on_run else None
-            results[method, seed] = _one(
-                chosen[method].with_(f"seed={seed}"), data, out and out / f"{method}-seed{seed}", on_round
-            )
+            folder = None if out is None else Path(out) / f"{method}-seed{seed}"
+            results[method, seed] = _one(chosen[method].with_(f"seed={seed}"), data, folder, on_round)
     return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods])
 
 
@@ -116,14 +133,19 @@ def _one(
     config: Config, data: Dataset, out: Path | None, on_round: OnRound | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if out is None or not (out / "config.toml").exists():
-        return _outcome(run(config, data=data, out=out, on_round=on_round))
+        return _outcome(run_prepared(config, prepare(config, data), out, on_round))
     directory = RunDirectory.open(out)
-    if directory.config() != config:
+    if _without_engine(directory.config()) != _without_engine(config):
         raise FedpuError(f"'{out}' holds a run with another configuration. Choose another --out, or delete it.")
     summary = directory.result()
     if summary is not None:
         return summary, directory.rounds()
     return _outcome(resume(out, data=data, on_round=on_round))
+
+
+def _without_engine(config: Config) -> Config:
+    """The engine and its workers do not change what comes out."""
+    return config.model_copy(update={"engine": LocalEngine()})
 
 
 def _outcome(result: Result) -> tuple[dict[str, Any], list[dict[str, Any]]]:

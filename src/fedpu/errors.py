@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterable
+
+DAMAGED_ARCHIVE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy raises for archives that are damaged in one way or another."""
 
 
 class FedpuError(Exception):

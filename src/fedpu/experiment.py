@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -16,9 +15,10 @@ from torch import nn
 from fedpu.aggregation import ServerState
 from fedpu.algorithm import Round, rounds
 from fedpu.config import Config
-from fedpu.data import Dataset, load
+from fedpu.data import FROM_PYTHON, Dataset, load
 from fedpu.engine import Job
-from fedpu.evaluation import Metrics, evaluate
+from fedpu.errors import ConfigError
+from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
 from fedpu.partition import Partition
 from fedpu.priors import set_priors
@@ -32,6 +32,7 @@ OnRound = Callable[[RoundLine], None]
 class Prepared:
     """Data, handed out and labelled: what training may see, and what only evaluation may see."""
 
+    name: str
     partition: Partition
     federation: Federation
     evaluation: Evaluation
@@ -40,7 +41,8 @@ class Prepared:
     def card(self) -> ModelCard:
         """What a model trained on it needs to be used elsewhere."""
         fed = self.federation
-        return ModelCard(tuple(fed.inputs.shape[1:]), fed.classes, fed.normalisation)
+        dtype = str(fed.inputs.dtype).removeprefix("torch.")
+        return ModelCard(tuple(fed.inputs.shape[1:]), dtype, fed.classes, fed.normalisation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +67,12 @@ def prepare(config: Config, data: Dataset | None = None, partition: Partition | 
     data = data or load(config.data)
     partition = partition or config.partition.split(data, config.seed)
     if config.method.fully_labelled:
-        federation, evaluation = label_everything(data, partition)
+        federation, evaluation = label_everything(data, partition, config.seed)
     else:
         federation, evaluation = label(data, partition, config.labelling, config.seed)
     if config.method.uses_unlabelled:
         federation = set_priors(federation, config.priors)
-    return Prepared(partition, federation, evaluation)
+    return Prepared(data.name, partition, federation, evaluation)
 
 
 def run(
@@ -83,10 +85,19 @@ def run(
     """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
     set.
     """
-    prepared = prepare(config, data)
+    if data is not None:
+        described = config.data.model_copy(update={"name": f"{FROM_PYTHON}{data.name}"})
+        config = config.model_copy(update={"data": described})
+    return run_prepared(config, prepare(config, data), out, on_round)
+
+
+def run_prepared(
+    config: Config, prepared: Prepared, out: str | Path | None = None, on_round: OnRound | None = None
+) -> Result:
+    """Train on data that are prepared already."""
     directory = None
     if out is not None:
-        directory = RunDirectory.create(Path(out), config, prepared.partition, prepared.federation)
+        directory = RunDirectory.create(Path(out), config, prepared.partition, prepared.federation, prepared.evaluation)
     return _train(config, prepared, directory, on_round)
 
 
@@ -94,17 +105,18 @@ def resume(path: str | Path, *, data: Dataset | None = None, on_round: OnRound |
     """Go on with a recorded run after its last finished round, to the same result as if it had never stopped."""
     directory = RunDirectory.open(Path(path))
     config = directory.config()
-    prepared = prepare(config, data, Partition.load(directory.partition_file))
+    prepared = prepare(config, data, directory.partition())
+    directory.check_data(prepared.federation, prepared.evaluation)
     return _train(config, prepared, directory, on_round)
 
 
 def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, on_round: OnRound | None) -> Result:
     job = Job(prepared.federation, config.method, config.model, config.seed)
     network = job.initial_model()
+    _check_outputs(network, prepared)
     state = directory.resume_state(network) if directory else ServerState.initial(network)
     curve = directory.rounds() if directory else []
     device = config.engine.compute_device()
-    started = time.perf_counter()
     with config.engine.start(job) as clients:
         for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed):
             state = done.state
@@ -119,10 +131,22 @@ def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, o
             if on_round:
                 on_round(line)
     network.load_state_dict(state.model)
-    summary = _summary(config, prepared, curve, time.perf_counter() - started)
-    if directory:
+    summary = (directory.result() if directory else None) or _summary(config, prepared, curve)
+    if directory and directory.result() is None:
         directory.finish(state, prepared.card, summary)
     return Result(config, network, summary, curve)
+
+
+def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
+    """Refuse a network that does not turn inputs into one number a class, before any work is done."""
+    wanted = (2, len(prepared.federation.classes))
+    two = prepared.federation.inputs[:1].expand(2, *prepared.federation.inputs.shape[1:])
+    try:
+        given = tuple(predict(network, two, prepared.federation.normalisation, torch.device("cpu")).shape)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ConfigError(f"The network can't take inputs of shape {tuple(two.shape[1:])}: {error}.") from error
+    if given != wanted:
+        raise ConfigError(f"The network turns 2 inputs into shape {given}; with these data it should be {wanted}.")
 
 
 def _line(done: Round, metrics: Metrics | None) -> RoundLine:
@@ -137,7 +161,7 @@ def _line(done: Round, metrics: Metrics | None) -> RoundLine:
     }
 
 
-def _summary(config: Config, prepared: Prepared, curve: list[RoundLine], seconds: float) -> dict[str, Any]:
+def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict[str, Any]:
     last = curve[-1]
     fed = prepared.federation
     return {
@@ -147,12 +171,12 @@ def _summary(config: Config, prepared: Prepared, curve: list[RoundLine], seconds
         "seed": config.seed,
         "loss": last["loss"],
         "per_class_accuracy": last["per_class_accuracy"],
-        "data": config.data.name,
+        "data": prepared.name,
         "clients": len(fed),
         "examples": int(fed.sizes.sum()),
         "labelled": int((fed.labels >= 0).sum()),
         "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive] if len(fed) <= 100 else None,
-        "seconds": round(seconds, 2),
+        "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),
             "torch": torch.__version__,

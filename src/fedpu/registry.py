@@ -8,6 +8,8 @@ and one entry in the registry: the command line, the configuration's checks and 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -54,12 +56,15 @@ class Registry(Generic[Entry]):
 def import_object(reference: str) -> Callable[..., Any]:
     """Return what ``"package.module:name"`` names, with an error a user can act on when it can't be had."""
     module_name, _, attribute = reference.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # a command, unlike a script, has not its user's folder on the path
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except Exception as error:  # whatever the user's module raises, or its absence
         raise ConfigError(
-            f"The module of '{reference}' can't be imported ({error}). Give 'module:function' with the module "
-            "on Python's path, for example by running from its folder or setting PYTHONPATH."
+            f"The module of '{reference}' can't be imported ({type(error).__name__}: {error}). Give 'module:function' "
+            f"with "
+            "the module on Python's path, for example by running from its folder or setting PYTHONPATH."
         ) from error
     try:
         found: Callable[..., Any] = getattr(module, attribute)

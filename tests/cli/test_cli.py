@@ -67,6 +67,31 @@ def test_evaluate_gives_the_recorded_accuracy(trained: Path) -> None:
     assert "accuracy" in fedpu("evaluate", "r", cwd=trained).stdout
 
 
+def test_evaluate_goes_by_the_names_of_classes_and_refuses_other_types(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    x = (rng.normal(size=(300, 4)) + 5 * np.eye(4)[y]).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x=x, y=y, classes=["cat", "dog", "fox"])
+    np.savez(tmp_path / "b.npz", x=x, y=(y + 1) % 3, classes=["fox", "cat", "dog"])
+    np.savez(tmp_path / "c.npz", x=x, y=y, classes=["cat", "dog", "cow"])
+    np.savez(tmp_path / "d.npz", x=np.abs(x * 20).astype(np.uint8), y=y, classes=["cat", "dog", "fox"])
+    run = [
+        "--set=data.name=a.npz",
+        "--set=partition.clients=3",
+        "--set=aggregation.rounds=5",
+        "--set=aggregation.lr=0.1",
+    ]
+    fedpu("run", *run, "--set=model.name=mlp", "--set=method.name=supervised", "--out", "r", "-q", cwd=tmp_path)
+    first = json.loads(fedpu("evaluate", "r", "--json", cwd=tmp_path).stdout)["accuracy"]
+    assert first > 0.9
+    again = json.loads(fedpu("evaluate", "r", "--data", "b.npz", "--json", cwd=tmp_path).stdout)["accuracy"]
+    assert again == pytest.approx(first, abs=0.1)
+    assert "class 'cow'" in fedpu("evaluate", "r", "--data", "c.npz", cwd=tmp_path, code=1).stderr
+    assert "These inputs are uint8" in fedpu("evaluate", "r", "--data", "d.npz", cwd=tmp_path, code=1).stderr
+    (tmp_path / "elsewhere").mkdir()
+    assert json.loads(fedpu("evaluate", "../r", "--json", cwd=tmp_path / "elsewhere").stdout)["accuracy"] == first
+
+
 def test_predict_reads_arrays_and_images(trained: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 255, (4, 8, 8)).astype(np.uint8)
@@ -156,6 +181,10 @@ WRONG = {
     "NaN pixels": (["run", "--set", "data.name=nan.npz"], "NaN"),
     "not an archive": (["run", "--set", "data.name=text.npz"], "text.npz"),
     "an unwritable folder": (["run", *TINY, "--out", "text.npz/r"], "could not be written"),
+    "a path that is too long": (["run", "--set", f"data.name={'x' * 300}.npz"], "File name too long"),
+    "a home that is not there": (["run", "--set", "data.name=~nobody-of-that-name/x.npz"], "can't be read as a path"),
+    "a model that is not there": (["run", *TINY, "--set", "model.name=nowhere:net"], "can't be imported"),
+    "memory that is not there": (["run", *TINY, "--set", "model.hidden=[1000000,1000000]"], "not enough memory"),
     "a full disk": (["run", *TINY, "--out", "/dev/full/r"], "could not be written"),
 }
 

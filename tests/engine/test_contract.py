@@ -59,7 +59,7 @@ def test_every_model(tiny_config: Config, model: str) -> None:
     ids=["many", "ragged"],
 )
 def test_many_small_and_ragged_clients(tiny_config: Config, method: str, settings: list[str]) -> None:
-    both = ["labelling.overlap=true", "aggregation.batch_size=7", "aggregation.rounds=2"]
+    both = ["labelling.overlap=true", "aggregation.lr=0.02", "aggregation.batch_size=7", "aggregation.rounds=2"]
     assert_same_model(tiny_config.with_(f"method.name={method}", *both, *settings))
 
 

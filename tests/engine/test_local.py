@@ -70,6 +70,8 @@ def test_a_straggler_does_part_of_its_steps() -> None:
     assert (len(full), len(half), len(none)) == (30, 15, 1)
     assert same(full[:15], half)
     assert sorted(torch.cat(full[:10]).tolist()) == list(range(95))
+    seven = Work(client=0, round=0, lr=0.1, epochs=10, batch_size=10, share=7 / 10)
+    assert len(draw_batches(torch.arange(90), seven, 0)) == 63, "seven whole epochs of nine batches"
 
 
 @pytest.mark.parametrize("method", ["fedpu", "positive-only"])
@@ -115,7 +117,7 @@ def test_batchnorm_runs_and_its_statistics_are_averaged(tiny_config: Config) -> 
 def test_parameters_that_are_no_numbers_stop_the_run(tiny_config: Config) -> None:
     for workers in (1, 2):
         with pytest.raises(TrainingError, match=r"stopped being numbers in round \d.*Lower aggregation\.lr"):
-            run(tiny_config.with_("aggregation.lr=1e30", f"engine.workers={workers}"))
+            run(tiny_config.with_("aggregation.lr=1e6", "aggregation.weight_decay=1e6", f"engine.workers={workers}"))
 
 
 def test_workers_do_not_outlive_a_killed_main_process() -> None:

@@ -15,7 +15,7 @@ from fedpu.data import Dataset
 from fedpu.errors import LabellingError
 from fedpu.labelling import Labelling, label, label_everything
 from fedpu.labelling.cover import assign_positive
-from fedpu.partition import Classes, Dirichlet, Iid
+from fedpu.partition import Classes, Dirichlet, Iid, Partitioner
 
 
 def cover_exists(holds: np.ndarray, wanted: list[int], overlap: bool) -> bool:
@@ -85,11 +85,14 @@ def test_clients_hold_what_the_partition_gave_them(digits: Dataset) -> None:
     federation, evaluation = label(digits, partition, Labelling(positive=[3, 3, 3, 3], overlap=True), 0)
     for k in range(4):
         client = federation.client(k)
-        assert np.array_equal(client.rows.numpy(), partition[k])
+        mine = evaluation.examples[federation.rows[federation.span(k)]].numpy()
+        assert sorted(mine) == sorted(partition[k])
+        assert torch.equal(client.inputs[client.rows], digits.inputs[mine])
+        assert len(client.inputs) == len(partition[k]), "a client holds its own examples and no others"
         assert int(federation.sizes[k]) == len(partition[k])
         expected = np.bincount(digits.labels.numpy()[partition[k]], minlength=10) / len(partition[k])
         np.testing.assert_allclose(client.priors.numpy(), expected, atol=1e-6)
-    assert torch.equal(evaluation.hidden, digits.labels[federation.rows])
+    assert torch.equal(evaluation.hidden, digits.labels[evaluation.examples[federation.rows]])
 
 
 def test_in_the_case_control_scenario_unlabelled_data_are_the_whole_sample(digits: Dataset) -> None:
@@ -98,7 +101,7 @@ def test_in_the_case_control_scenario_unlabelled_data_are_the_whole_sample(digit
     federation, _ = label(digits, partition, Labelling(positive=2, scenario="case-control"), 0)
     for k in range(5):
         client, other = federation.client(k), censored.client(k)
-        assert sorted(client.rows[client.labels < 0].tolist()) == sorted(partition[k].tolist())
+        assert sorted(client.rows[client.labels < 0].tolist()) == list(range(len(partition[k])))
         assert sorted(client.rows[client.labels >= 0].tolist()) == sorted(other.rows[other.labels >= 0].tolist())
     assert torch.equal(federation.sizes, censored.sizes)
 
@@ -110,17 +113,17 @@ def test_data_that_are_partly_labelled_are_taken_as_they_are() -> None:
         x, y, x_test=x[:3], y_test=[0, 1, 2], client=np.array([0] * 5 + [1] * 5), classes=["a", "b", "c"]
     )
     partition = Iid(clients=2).split(data, 0)
-    federation, _ = label(data, partition, Labelling(positive="as-given"), 0)
-    assert torch.equal(federation.labels, data.labels[federation.rows])
+    federation, evaluation = label(data, partition, Labelling(positive="as-given"), 0)
+    assert torch.equal(federation.labels, data.labels[evaluation.examples[federation.rows]])
     assert federation.priors is None
     with pytest.raises(LabellingError, match="as-given"):
         label(data, partition, Labelling(positive=1), 0)
     with pytest.raises(LabellingError, match="label of every example"):
-        label_everything(data, partition)
+        label_everything(data, partition, 0)
 
 
 def test_everything_can_be_labelled(digits: Dataset) -> None:
-    federation, evaluation = label_everything(digits, Iid(clients=3).split(digits, 0))
+    federation, evaluation = label_everything(digits, Iid(clients=3).split(digits, 0), 0)
     assert torch.equal(federation.labels, evaluation.hidden)
     assert federation.positive.all()
 
@@ -175,3 +178,25 @@ def test_nothing_that_a_federation_refers_to_holds_a_hidden_label(digits: Datase
             continue
         if isinstance(thing, dict | list | tuple) or hasattr(thing, "__dict__"):
             stack.extend(gc.get_referents(thing))
+
+
+@pytest.mark.parametrize("partitioner", [Classes(clients=10, classes_per_client=2), Dirichlet(clients=5, alpha=1.0)])
+def test_the_order_of_a_clients_examples_says_nothing_of_their_classes(
+    digits: Dataset, partitioner: Partitioner
+) -> None:
+    """Guess from positions alone: an unlabelled example between labelled ones of a class would be of that class."""
+    federation, evaluation = label(digits, partitioner.split(digits, 0), Labelling(positive=2, overlap=True), 0)
+    right = wrong = 0
+    for k in range(len(federation)):
+        labels, truth = federation.client(k).labels, evaluation.hidden[federation.span(k)]
+        for cls in labels[labels >= 0].unique():
+            places = (labels == cls).nonzero()[:, 0]
+            inside = torch.zeros_like(labels, dtype=torch.bool)
+            inside[places.min() : places.max() + 1] = True
+            hidden = labels < 0
+            if not (hidden & inside).any():
+                continue
+            base = float((truth[hidden] == cls).float().mean())
+            right += float((truth[hidden & inside] == cls).float().mean()) - base
+            wrong += 1
+    assert abs(right / wrong) < 0.05

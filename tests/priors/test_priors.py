@@ -36,6 +36,11 @@ def test_priors_can_be_given(digits: Dataset) -> None:
         set_priors(federation, Priors(source="given", values=[0.5, 0.5]))
     with pytest.raises(ConfigError, match="between 0 and 1"):
         set_priors(federation, Priors(source="given", values=1.5))
+    with pytest.raises(ConfigError, match="only with"):
+        set_priors(federation, Priors(values=0.1))
+    several, _ = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2), 0)
+    with pytest.raises(ConfigError, match=r"add up to 1\.80 over the positive classes of client 0"):
+        set_priors(several, Priors(source="given", values=0.9))
 
 
 def test_the_scenario_follows_the_labelling_unless_it_is_set(digits: Dataset) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 
 import fedpu
 from fedpu.config import Config
+from fedpu.data import load
 from fedpu.errors import FedpuError
 from fedpu.experiment import prepare, resume, run
 from fedpu.partition import Partition
@@ -45,9 +47,9 @@ def test_the_partition_is_saved_and_can_be_used_again(tiny_config: Config, tmp_p
     saved = Partition.load(tmp_path / "r/partition.npz")
     assert np.array_equal(saved.rows, prepare(tiny_config).partition.rows)
     with np.load(tmp_path / "r/partition.npz") as file:
-        labels, hidden = file["labels"], prepare(tiny_config).evaluation.hidden.numpy()
+        labels, truth = file["labels"], load(tiny_config.data).labels.numpy()
     assert set(np.unique(labels)) == set(range(-1, 10))
-    assert (labels[labels >= 0] == hidden[labels >= 0]).all()
+    assert (labels[labels >= 0] == truth[labels >= 0]).all()
     other = tiny_config.with_("seed=7", "partition.kind=saved", f"partition.path={tmp_path / 'r/partition.npz'}")
     assert np.array_equal(prepare(other).partition.rows, saved.rows)
 
@@ -129,11 +131,60 @@ def test_a_full_disk_gives_a_sentence_and_keeps_the_finished_rounds(
     assert resume(tmp_path / "r").accuracy == run(tiny_config).accuracy
 
 
-def test_a_damaged_checkpoint_is_named(tiny_config: Config, tmp_path: Path) -> None:
+DAMAGE = {
+    "no archive": ("checkpoint.safetensors", b"damaged"),
+    "without metadata": ("checkpoint.safetensors", safetensors.torch.save({"model.x": torch.zeros(1)})),
+    "of another network": (
+        "checkpoint.safetensors",
+        safetensors.torch.save({"model.x": torch.zeros(1)}, {"round": "1"}),
+    ),
+    "empty rounds": ("rounds.jsonl", b""),
+    "rounds in no encoding": ("rounds.jsonl", b"\xff\xfe\x00"),
+    "rounds of another kind": ("rounds.jsonl", b"5\n"),
+    "empty partition": ("partition.npz", b""),
+    "cut partition": ("partition.npz", b"PK\x03\x04 and no more"),
+    "configuration": ("config.toml", b"[["),
+    "result": ("result.json", b"{"),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_named(tiny_config: Config, tmp_path: Path, name: str, content: bytes) -> None:
     run(tiny_config.with_("aggregation.rounds=1"), out=tmp_path / "r")
-    (tmp_path / "r/checkpoint.safetensors").write_bytes(b"damaged")
-    with pytest.raises(FedpuError, match=r"checkpoint\.safetensors' is damaged"):
+    (tmp_path / "r" / name).write_bytes(content)
+    with pytest.raises(FedpuError, match=name.replace(".", r"\.")):
         resume(tmp_path / "r")
+
+
+def test_a_run_is_not_resumed_on_other_data(tiny_config: Config, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.normal(size=(200, 4)), "y": np.arange(200) % 4}
+    np.savez(tmp_path / "own.npz", **arrays)
+    own = tiny_config.with_(f"data.name={tmp_path / 'own.npz'}", "labelling.positive=1", "labelling.overlap=true")
+    run(own, out=tmp_path / "r", on_round=None)
+    (tmp_path / "r/result.json").unlink()
+    assert resume(tmp_path / "r").accuracy > 0
+    np.savez(tmp_path / "own.npz", x=arrays["x"] * 7, y=arrays["y"])
+    with pytest.raises(FedpuError, match="not those that the run"):
+        resume(tmp_path / "r")
+
+
+def test_data_from_python_are_recorded_as_such(tiny_config: Config, tmp_path: Path) -> None:
+    data = fedpu.Dataset.from_arrays(np.random.default_rng(0).normal(size=(100, 4)), np.arange(100) % 2, name="mine")
+    config = tiny_config.with_("labelling.positive=1", "labelling.overlap=true")
+    result = fedpu.run(config, data=data, out=tmp_path / "r")
+    assert result.summary["data"] == "mine"
+    with pytest.raises(FedpuError, match="'mine', came from Python"):
+        resume(tmp_path / "r")
+    assert resume(tmp_path / "r", data=data).accuracy == result.accuracy
+
+
+def test_a_network_with_the_wrong_outputs_is_refused(tiny_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("mine_three")
+    module.three = lambda shape, classes: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mine_three", module)
+    with pytest.raises(FedpuError, match=r"shape \(2, 3\); with these data it should be \(2, 10\)"):
+        run(tiny_config.with_("model.name=mine_three:three"))
 
 
 def test_arrays_from_python_can_be_trained_on(tiny_config: Config) -> None:

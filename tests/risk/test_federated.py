@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedpu.risk.federated as federated_module
+from fedpu.errors import ConfigError
 from fedpu.risk import (
     SURROGATES,
+    FedPULoss,
     Task,
     conventional_pu_risk,
     equations,
@@ -309,3 +311,28 @@ def test_a_changed_sign_or_dropped_term_would_be_seen(original: str, mutant: str
         expected = by_loop(logits, labels, task, "log")
         differences.append(max(abs(float(terms[name]) - value) for name, value in expected.items()))
     assert max(differences) > 1e-3
+
+
+def test_the_loss_for_anybodys_loop_refuses_what_it_would_misread() -> None:
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    labels = torch.tensor([1, 1, -1, -1, -1, -1])
+    loss = FedPULoss(positive=[1], priors=0.25, classes=4)
+    loss(logits, labels).backward()
+    assert torch.isfinite(logits.grad).all()
+    task = plain_task(mask({1}, 4), torch.full((4,), 0.25))
+    assert loss(logits, labels).item() == pytest.approx(fedpu_risk(logits, labels, task)["total"].item())
+    assert loss(logits.double(), labels).dtype == torch.float64
+    half = FedPULoss(positive=[1], priors=0.25, classes=4, unlabelled_share=0.5)
+    assert half(logits, labels).item() != pytest.approx(loss(logits, labels).item())
+    for wrong in (4, -2, 2):
+        with pytest.raises(ConfigError, match="labels must be"):
+            loss(logits, torch.full((6,), wrong))
+    for settings_ in (
+        {"priors": -3.0},
+        {"priors": [0.5, 0.5]},
+        {"clamp": "maximum"},
+        {"surrogate": "lg"},
+        {"positive": [4]},
+    ):
+        with pytest.raises(ConfigError):
+            FedPULoss(**{"positive": [1], "priors": 0.25, "classes": 4, **settings_})  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from fedpu.engine import ModelState, Update, Work
+from fedpu.engine import ModelState, Update, Work, copy_state
 from fedpu.errors import TrainingError
 from fedpu.randomness import numpy_generator
 from fedpu.registry import Settings
@@ -31,20 +31,19 @@ class ServerState:
     @classmethod
     def initial(cls, network: nn.Module) -> ServerState:
         """Return the state before the first round."""
-        model = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
-        return cls(0, model, buffers=frozenset(name for name, _ in network.named_buffers()))
+        return cls(0, copy_state(network), buffers=frozenset(name for name, _ in network.named_buffers()))
 
 
 class Aggregation(Settings, ABC):
     """The settings of training that all aggregations share; the defaults are the paper's."""
 
-    rounds: int = Field(200, ge=1, description="communication rounds T")
-    local_epochs: int = Field(1, ge=1, description="passes over its data that a client makes in a round")
-    batch_size: int = Field(100, ge=1, description="local batch size")
-    lr: float = Field(0.01, gt=0, description="learning rate of the first round")
+    rounds: int = Field(200, ge=1, le=10**7, description="communication rounds T")
+    local_epochs: int = Field(1, ge=1, le=10**6, description="passes over its data that a client makes in a round")
+    batch_size: int = Field(100, ge=1, le=10**9, description="local batch size")
+    lr: float = Field(0.01, gt=0, le=1e6, description="learning rate of the first round")
     lr_decay: float = Field(0.995, gt=0, le=1, description="factor on the learning rate from round to round")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of SGD (on the server for fedsgd)")
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of SGD")
+    weight_decay: float = Field(0.0, ge=0, le=1e6, description="L2 penalty of SGD")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients that is drawn for a round")
 
     def lr_at(self, round_: int) -> float:

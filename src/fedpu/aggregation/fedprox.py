@@ -17,7 +17,7 @@ class FedProx(Averaging):
     """Clients minimise R_k(w) + ½μ‖w − w_t‖²; some of them do fewer local epochs than asked."""
 
     name: Literal["fedprox"] = "fedprox"
-    mu: float = Field(0.1, ge=0, description="for fedprox: weight μ of the proximal term")
+    mu: float = Field(0.1, ge=0, le=1e6, description="for fedprox: weight μ of the proximal term")
     stragglers: float = Field(
         0.0,
         ge=0,

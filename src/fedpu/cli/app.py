@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from fedpu.cli import compare, data, run, show, use
 from fedpu.cli.console import errors
@@ -37,13 +41,34 @@ app.command("predict")(use.predict)
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except FedpuError as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error))
     except KeyboardInterrupt:
         errors.print("stopped")
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe, such as head, has gone
-        sys.stderr.close()
+        _drop_output()
         sys.exit(0)
+    except OSError as error:
+        _drop_output()
+        full = "The disk is full" if error.errno == errno.ENOSPC else str(error.strerror or error)
+        _fail(f"{full}: '{error.filename}'." if error.filename else f"{full}.")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "alloc" not in str(error):
+            raise
+        _fail("There is not enough memory for this. Use a smaller model or batch, fewer clients, or less data.")
+
+
+def _fail(message: str) -> NoReturn:
+    errors.print(Text.assemble(("error:", "bold red"), " ", message), highlight=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _drop_output() -> None:
+    """Forget what could not be written, or the interpreter would try again at its end."""
+    with suppress(OSError, ValueError):  # standard output may be no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -57,12 +57,11 @@ def compare(
     """
     chosen = load_config(config, preset, overrides)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
-    names = [name.strip() for name in methods.split(",") if name.strip()]
     try:
         with round_progress(quiet) as progress:
             result = comparison.compare(
                 chosen,
-                names,
+                methods,
                 range(chosen.seed, chosen.seed + seeds),
                 out=folder,
                 on_run=lambda method, seed: progress.start(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,10 +20,11 @@ from rich.progress import (
 )
 
 from fedpu.config import Config
+from fedpu.data import SOURCES
 from fedpu.experiment import OnRound, RoundLine
 
-output = Console()
-errors = Console(stderr=True)
+output = Console(markup=False)
+errors = Console(stderr=True, markup=False)
 
 ConfigFile = Annotated[
     str | None,
@@ -44,7 +46,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 def load_config(source: str | None, preset: str | None, overrides: list[str] | None) -> Config:
     """Return the configuration that the command line asks for."""
-    return Config.load(source, preset=preset, overrides=overrides or [])
+    config = Config.load(source, preset=preset, overrides=overrides or [])
+    if config.data.name not in SOURCES and Path(config.data.name).exists():
+        # The recorded run must find its data from any folder.
+        where = config.data.model_copy(update={"name": str(Path(config.data.name).resolve())})
+        config = config.model_copy(update={"data": where})
+    return config
 
 
 def print_json(value: Any) -> None:

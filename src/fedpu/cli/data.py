@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from fedpu.cli.console import errors, output
-from fedpu.data import SOURCES, DataSettings, data_directory, fetch, load
+from fedpu.cli.console import Overrides, errors, load_config, output
+from fedpu.data import SOURCES, data_directory, fetch, load
 
 app = typer.Typer(help="List, fetch and look at data sets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -50,10 +52,12 @@ def fetch_(name: Annotated[str, typer.Argument(help="The data set's name.")], di
 @app.command("show")
 def show(
     name: Annotated[str, typer.Argument(help="A data set's name, a .npz file or a folder of images.")],
+    overrides: Overrides = None,
     directory: Directory = None,
 ) -> None:
     """Show a data set's shape, types and class counts."""
-    data = load(DataSettings(name=name, directory=None if directory is None else str(directory)))
+    config = load_config(None, None, [*(overrides or []), f"data.name={json.dumps(name)}"])
+    data = load(config.data if directory is None else config.data.model_copy(update={"directory": str(directory)}))
     shape = " × ".join(map(str, data.shape))
     output.print(
         f"{data.name}: {len(data.labels):,} training and {len(data.test_labels):,} test examples of {shape} "
@@ -67,7 +71,7 @@ def show(
     for heading in ("class", "name", "training", "test"):
         table.add_column(heading, justify="left" if heading == "name" else "right")
     for cls, label in enumerate(data.classes):
-        table.add_row(str(cls), label, f"{train[cls]:,}", f"{test[cls]:,}")
+        table.add_row(str(cls), Text(label), f"{train[cls]:,}", f"{test[cls]:,}")
     unlabelled = int((data.labels < 0).sum())
     if unlabelled:
         table.add_row("−1", "unlabelled", f"{unlabelled:,}", "0")

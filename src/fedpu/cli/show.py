@@ -29,10 +29,11 @@ def show(
         save_picture(held, save)
     if json:
         positive = [[int(c) for c in row.nonzero()[:, 0]] for row in prepared.federation.positive]
-        print_json({"labelled": held.labelled.tolist(), "unlabelled": held.unlabelled.tolist(), "positive": positive})
+        counts = {name: getattr(held, name).tolist() for name in ("labelled", "unlabelled", "unknown")}
+        print_json(counts | {"positive": positive})
         return
-    output.print(terminal_picture(held))
-    output.print("█ labelled examples of a positive class   ░ unlabelled of a negative class   · none", style="dim")
+    output.print(terminal_picture(held, output.width))
+    output.print("█ labelled, of a positive class   ░ unlabelled, of a negative class   · none", style="dim")
     if save is not None:
         output.print(f"Picture: {save}", highlight=False, soft_wrap=True)
 

@@ -11,14 +11,14 @@ from typing import Annotated
 import torch
 import typer
 from rich.table import Table
-from torch import nn
+from torch import Tensor, nn
 
 from fedpu import evaluation
 from fedpu.cli.console import Json, output, print_json
 from fedpu.data import load, read_inputs
 from fedpu.errors import DataError
 from fedpu.labelling import Evaluation
-from fedpu.record import ModelCard, RunDirectory
+from fedpu.record import ModelCard, RunDirectory, fit
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
@@ -36,10 +36,16 @@ def evaluate(
     network, card, device = _model(directory)
     settings = directory.config().data
     dataset = load(settings if data is None else settings.model_copy(update={"name": data}))
-    _check_shape(dataset.shape, card)
-    if len(dataset.classes) > len(card.classes):
-        raise DataError(f"'{dataset.name}' has {len(dataset.classes)} classes; the model knows {len(card.classes)}.")
-    test = Evaluation(dataset.test_inputs, dataset.test_labels, dataset.labels, card.normalisation)
+    _check_inputs(dataset.test_inputs, card)
+    strange = [name for name in dataset.classes if name not in card.classes]
+    if strange:
+        known = ", ".join(card.classes)
+        raise DataError(
+            f"'{dataset.name}' has the class '{strange[0]}', which the model does not know; it knows {known}."
+        )
+    number = torch.tensor([card.classes.index(name) for name in dataset.classes])
+    none = torch.empty(0, dtype=torch.int64)
+    test = Evaluation(dataset.test_inputs, number[dataset.test_labels], none, none, card.normalisation)
     metrics = evaluation.evaluate(network, test, len(card.classes), device)
     if json:
         print_json(asdict(metrics))
@@ -64,7 +70,7 @@ def predict(
     network, card, device = _model(RunDirectory.open(run))
     image = len(card.shape) == 3
     new = read_inputs(file, card.shape[1:] if image else None, card.shape[0] if image else None)  # type: ignore[arg-type]
-    _check_shape(tuple(new.inputs.shape[1:]), card)
+    _check_inputs(new.inputs, card)
     probabilities, chosen = (
         evaluation.predict(network, new.inputs, card.normalisation, device).softmax(dim=1).max(dim=1)
     )
@@ -84,11 +90,14 @@ def _model(directory: RunDirectory) -> tuple[nn.Module, ModelCard, torch.device]
     config = directory.config()
     state, card = directory.model()
     network = config.model.build(card.shape, len(card.classes))
-    network.load_state_dict(state)
+    fit(network, state, directory.path)
     return network, card, config.engine.compute_device()
 
 
-def _check_shape(shape: tuple[int, ...], card: ModelCard) -> None:
+def _check_inputs(inputs: Tensor, card: ModelCard) -> None:
+    shape, dtype = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
     if shape != card.shape:
         told, wanted = "×".join(map(str, shape)), "×".join(map(str, card.shape))
         raise DataError(f"These inputs are {told}; the model was trained on {wanted}.")
+    if dtype != card.dtype:
+        raise DataError(f"These inputs are {dtype}; the model was trained on {card.dtype}, scaled in another way.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from pydantic import Field
 
 from fedpu.aggregation import Aggregation, FedAvg
 from fedpu.config.sections import SECTIONS, EvaluationSettings
@@ -28,7 +29,7 @@ MAX_SEED = 2**32 - 1
 class Config(Settings):
     """Everything a run depends on. The defaults are the paper's settings on MNIST."""
 
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=MAX_SEED)
     data: DataSettings = DataSettings()
     partition: Partitioner = Iid()
     labelling: Labelling = Labelling()
@@ -127,6 +128,8 @@ def read_file(path: Path) -> dict[str, Any]:
         ) from error
     except IsADirectoryError as error:
         raise ConfigError(f"'{path}' is a folder; a configuration is a TOML file.") from error
+    except OSError as error:
+        raise ConfigError(f"The configuration file '{path}' can't be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' is not a valid TOML file: {error}.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -84,20 +85,23 @@ class Section:
 
     def _validate(self, variant: type[Settings], values: Mapping[str, Any]) -> Settings:
         try:
-            return variant.model_validate(dict(values))
+            # As JSON, strictly: a string is no number and true is no 1, while a list may still be a tuple.
+            return variant.model_validate_json(json.dumps(dict(values), default=str), strict=True)
         except ValidationError as error:
             raise ConfigError(explain(error, variant, self.name)) from error
 
 
 def explain(error: ValidationError, variant: type[Settings], table: str) -> str:
     """Return one sentence on the first wrong value: key, value, what is wrong with it, and what is allowed."""
-    first = error.errors()[0]
+    first, *others = error.errors()
     key = str(first["loc"][0])
     field = variant.model_fields[key]
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     value = first["input"]
+    if any(other["loc"][0] == key for other in others):  # a choice of forms, none of which fits
+        message = "it has none of the forms that it may have"
     near = did_you_mean(value, re.findall(r"'([^']+)'", message)) if isinstance(value, str) else ""
-    meaning = f" {table}.{key}: {field.description}." if field.description else ""
+    meaning = f" {table}.{key}: {field.description.rstrip('.')}." if field.description else ""
     return f"{table}.{key} = {value!r} can't be used: {message}.{near}{meaning}"
 
 

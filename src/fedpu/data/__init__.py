@@ -4,9 +4,10 @@ from fedpu.data.dataset import Dataset, Normalisation
 from fedpu.data.inputs import Inputs, read_inputs
 from fedpu.data.settings import DataSettings, data_directory
 from fedpu.data.source import Source
-from fedpu.data.sources import SOURCES, fetch, load
+from fedpu.data.sources import FROM_PYTHON, SOURCES, fetch, load
 
 __all__ = [
+    "FROM_PYTHON",
     "SOURCES",
     "DataSettings",
     "Dataset",

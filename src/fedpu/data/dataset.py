@@ -86,7 +86,7 @@ class Dataset:
             given, absent = ("y_test", "x_test") if x_test is None else ("x_test", "y_test")
             raise DataError(f"{name}: {given} was given without {absent}. Give both, or neither.")
         if x_test is None:
-            test = _held_out(labels.numpy(), test_fraction, name)
+            test = _held_out(labels.numpy(), test_fraction, name, None if owners is None else owners.numpy())
             test_inputs, test_labels = inputs[test], labels[test]
             inputs, labels = inputs[~test], labels[~test]
             owners = None if owners is None else owners[~test]
@@ -188,13 +188,20 @@ def _array(values: Any, what: str) -> np.ndarray[Any, np.dtype[Any]]:
 def _as_owners(values: Any, what: str) -> Int64[Tensor, " n"]:
     """Number the clients 0 … K−1 in the order of their sorted names."""
     owners = _array(values, what).reshape(-1)
+    if np.issubdtype(owners.dtype, np.floating) and not np.isfinite(owners).all():
+        raise DataError(f"{what} must say whose each example is, but some entries are NaN or infinite.")
     if owners.dtype == object:
         raise DataError(f"{what} must hold numbers or strings, one kind of them; it holds Python objects.")
     _, numbers = np.unique(owners, return_inverse=True)
     return torch.from_numpy(numbers.astype(np.int64))
 
 
-def _held_out(labels: np.ndarray[Any, np.dtype[np.int64]], fraction: float, name: str) -> Tensor:
+def _held_out(
+    labels: np.ndarray[Any, np.dtype[np.int64]],
+    fraction: float,
+    name: str,
+    owners: np.ndarray[Any, np.dtype[np.int64]] | None,
+) -> Tensor:
     if not 0 < fraction < 1:
         raise DataError(f"{name}: test_fraction must lie between 0 and 1; it is {fraction}.")
     test = np.zeros(len(labels), dtype=bool)
@@ -203,6 +210,10 @@ def _held_out(labels: np.ndarray[Any, np.dtype[np.int64]], fraction: float, name
         # Every class is tested where it can be, and none is taken from training altogether.
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
         test[numpy_generator(0, "held-out", int(cls)).permutation(members)[:count]] = True
+    if owners is not None:
+        # A client that would lose all of its examples keeps them, or it would be no client any more.
+        left = np.bincount(owners[~test], minlength=int(owners.max()) + 1)
+        test &= left[owners] > 0
     if not test.any():
         raise DataError(
             f"{name}: no labelled example is left to test on. Give x_test and y_test, or more labelled data."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import torch
 
 from fedpu.data.dataset import Dataset
 from fedpu.data.images import is_image, read_images
-from fedpu.errors import DataError
+from fedpu.errors import DAMAGED_ARCHIVE, DataError
 
 LAYOUT = "<folder>/<class>/<image>, or <folder>/train/<class>/<image> and <folder>/test/<class>/<image>"
 KEYS = frozenset({"x", "y", "client", "x_test", "y_test", "classes"})
@@ -53,7 +51,7 @@ def load_npz(path: Path, required: tuple[str, ...]) -> Arrays:
                         f"Write it with numpy.savez(path, {', '.join(f'{key}=…' for key in required)})."
                     )
                 return {key: _member(found, key, path) for key in keys if key in KEYS}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED_ARCHIVE as error:
         raise DataError(
             f"{path} is not a .npz file or is damaged ({error}). Write one with numpy.savez(path, x=…, y=…)."
         ) from error

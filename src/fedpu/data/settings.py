@@ -8,6 +8,7 @@ from pathlib import Path
 import pooch
 from pydantic import Field, PositiveInt
 
+from fedpu.errors import DataError
 from fedpu.registry import Settings
 
 
@@ -31,6 +32,14 @@ def data_directory(directory: str | None = None) -> Path:
     """Return where full data sets are kept: as given, else $FEDPU_DATA, ./data if it exists, or a cache."""
     given = directory or os.environ.get("FEDPU_DATA")
     if given:
-        return Path(given).expanduser()
+        return expand(given)
     here = Path("data")
     return here if here.is_dir() else Path(pooch.os_cache("fedpu"))
+
+
+def expand(path: str) -> Path:
+    """Return a path with ``~`` replaced by the home folder that it stands for."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"'{path}' can't be read as a path: {error}") from error

@@ -11,10 +11,13 @@ from fedpu.data.fashion_mnist import FASHION_MNIST
 from fedpu.data.mnist import MNIST
 from fedpu.data.mnist_5k import MNIST_5K
 from fedpu.data.own import read_folder, read_npz
-from fedpu.data.settings import DataSettings, data_directory
+from fedpu.data.settings import DataSettings, data_directory, expand
 from fedpu.data.source import Source
-from fedpu.errors import ConfigError, did_you_mean
+from fedpu.errors import ConfigError, DataError, did_you_mean
 from fedpu.registry import Registry
+
+FROM_PYTHON = "python:"
+"""what the name of data that were handed over in Python begins with in a recorded configuration"""
 
 SOURCES: Registry[Source] = Registry(
     "data set", {source.name: source for source in (DIGITS, MNIST_5K, MNIST, FASHION_MNIST, CIFAR10)}
@@ -23,7 +26,13 @@ SOURCES: Registry[Source] = Registry(
 
 def load(settings: DataSettings) -> Dataset:
     """Return the data that the settings name, fetching a known data set's files when they are not there."""
-    path = Path(settings.name).expanduser()
+    if settings.name.startswith(FROM_PYTHON):
+        raise DataError(
+            f"The data of this run, '{settings.name.removeprefix(FROM_PYTHON)}', came from Python and are not on "
+            f"disk. Use "
+            "fedpu.resume(run, data=…) from Python, or give --data to evaluate."
+        )
+    path = expand(settings.name)
     if settings.name not in SOURCES and path.is_dir():
         return read_folder(path, settings.image_size, settings.test_fraction)
     if settings.image_size is not None:

@@ -1,6 +1,6 @@
 """engine: how rounds are run."""
 
-from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work
+from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state
 from fedpu.engine.client import ClientTrainer
 from fedpu.engine.local import LocalEngine, ReferenceEngine
 from fedpu.registry import Registry
@@ -18,4 +18,5 @@ __all__ = [
     "ReferenceEngine",
     "Update",
     "Work",
+    "copy_state",
 ]

@@ -22,6 +22,12 @@ ModelState = dict[str, Tensor]
 """A network's parameters and buffers by name."""
 
 
+def copy_state(network: nn.Module) -> ModelState:
+    """Return a copy of a network's parameters and buffers, on the CPU and contiguous, as files hold them."""
+    plain = torch.contiguous_format
+    return {name: value.detach().cpu().clone(memory_format=plain) for name, value in network.state_dict().items()}
+
+
 @dataclass(frozen=True)
 class Work:
     """What the server asks of one client in one round."""

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from fedpu.engine.base import Job, ModelState, Update, Work
+from fedpu.engine.base import Job, ModelState, Update, Work, copy_state
 from fedpu.engine.pool import Trainer
 from fedpu.errors import TrainingError
 from fedpu.labelling import Client
@@ -51,13 +51,13 @@ class ClientTrainer(Trainer):
                 optimiser.zero_grad()
                 terms["total"].backward()
                 for parameter, start in zip(self.network.parameters(), anchor, strict=False):
-                    assert parameter.grad is not None
-                    parameter.grad.add_(parameter.detach() - start, alpha=work.proximal)
+                    if parameter.grad is not None:
+                        parameter.grad.add_(parameter.detach() - start, alpha=work.proximal)
                 optimiser.step()
                 seen += len(positions)
                 for name, term in terms.items():
                     sums[name] = sums.get(name, 0) + term.detach() * len(positions)
-        state = {name: value.detach().to("cpu", copy=True) for name, value in self.network.state_dict().items()}
+        state = copy_state(self.network)
         refuse_not_finite(state.values(), work)
         means = {name: float(value) / seen for name, value in sums.items()}
         return Update(client=k, examples=int(job.federation.sizes[k]), model=state, terms=means)
@@ -79,7 +79,7 @@ def draw_batches(usable: Int64[Tensor, " n"], work: Work, seed: int) -> list[Int
     for epoch in range(work.epochs):
         generator = torch_generator(seed, "batches", work.round, work.client, epoch)
         batches += usable[torch.randperm(len(usable), generator=generator)].split(size)
-    return batches[: max(1, math.floor(work.share * len(batches)))]
+    return batches[: max(1, math.floor(work.share * len(batches) + 1e-9))]
 
 
 def refuse_not_finite(values: Iterable[Tensor], work: Work) -> None:

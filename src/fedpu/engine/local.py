@@ -32,6 +32,8 @@ class MachineEngine(Engine):
             device = torch.device(value)
         except RuntimeError as error:
             raise ValueError("must be 'auto', 'cpu', 'cuda' or another device of PyTorch's") from error
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError("must be 'auto', 'cpu' or 'cuda'")
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ValueError(f"there is no such GPU here ({torch.cuda.device_count()} found); use 'auto' or 'cpu'")
         return value

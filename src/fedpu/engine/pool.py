@@ -109,13 +109,20 @@ _trainer: Trainer | None = None  # of a worker process; workers share nothing el
 def _start_worker(make_trainer: Callable[[], Trainer]) -> None:
     global _trainer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _end_with_parent()
     torch.set_num_threads(1)
     _trainer = make_trainer()
 
 
-def _exit_with_parent() -> None:
-    """End this worker when the main process is killed; it would wait for work for ever."""
+def _end_with_parent() -> None:
+    """See to it that this worker ends when the main process is killed; it would wait for work for ever."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
+
+
+def _exit_after_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

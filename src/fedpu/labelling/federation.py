@@ -47,6 +47,7 @@ class Client:
 class Federation:
     """All clients in columns: client ``k`` has the entries ``offsets[k] … offsets[k + 1]`` of ``rows`` and ``labels``.
 
+    ``inputs`` are stored in the order of the clients, shuffled within each: neither order nor place tells a class.
     ``rows`` point into ``inputs``, which are stored once and as they came. In the ``censored`` scenario every example
     is there once, labelled or not; in ``case-control`` a labelled example is there twice, with its label and again
     among the unlabelled.
@@ -66,18 +67,28 @@ class Federation:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def span(self, k: int) -> slice:
+        """Return where the entries of client ``k`` are in ``rows`` and ``labels``."""
+        return slice(int(self.offsets[k]), int(self.offsets[k + 1]))
+
     def client(self, k: int) -> Client:
-        """Return what client ``k`` knows, without copying the data."""
-        mine = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
+        """Return what client ``k`` knows, its own examples alone, without copying them."""
+        mine = self.span(k)
+        first = int(self.first_examples[k])
         return Client(
-            inputs=self.inputs,
-            rows=self.rows[mine],
+            inputs=self.inputs[first : first + int(self.sizes[k])],
+            rows=self.rows[mine] - first,
             labels=self.labels[mine],
             positive=self.positive[k],
             priors=None if self.priors is None else self.priors[k],
             scenario=self.scenario,
             normalisation=self.normalisation,
         )
+
+    @cached_property
+    def first_examples(self) -> Int64[Tensor, " K"]:
+        """Where each client's examples begin in ``inputs``."""
+        return self.sizes.cumsum(0) - self.sizes
 
     @cached_property
     def owner(self) -> Int64[Tensor, " r"]:
@@ -87,11 +98,12 @@ class Federation:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What only evaluation may see: the test set, and the true classes of the federation's rows (``−1``: nobody
-    knows).
+    """What only evaluation may see: the test set, where each of the federation's examples stands in the data set, and
+    the true classes of the federation's rows (``−1``: nobody knows).
     """
 
     inputs: Num[Tensor, "n_test *shape"]
     labels: Int64[Tensor, " n_test"]
     hidden: Int64[Tensor, " r"]
+    examples: Int64[Tensor, " n"]
     normalisation: Normalisation

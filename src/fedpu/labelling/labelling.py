@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeInt, field_validator
+from pydantic import Field, field_validator
 
 from fedpu.data import Dataset
 from fedpu.errors import LabellingError
@@ -17,13 +17,14 @@ from fedpu.partition import Partition
 from fedpu.randomness import numpy_generator
 from fedpu.registry import Settings
 
+Count = Annotated[int, Field(ge=0, le=10**6)]
 Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Labelling(Settings):
     """Which classes are a client's positive classes, and how many of their examples it has labelled."""
 
-    positive: Literal["as-given"] | NonNegativeInt | list[NonNegativeInt] | list[list[NonNegativeInt]] = Field(
+    positive: Literal["as-given"] | Count | list[Count] | list[list[Count]] = Field(
         1,
         union_mode="left_to_right",
         description="positive classes of a client: a number, a list with one number a client, explicit sets "
@@ -34,7 +35,7 @@ class Labelling(Settings):
         0.5, gt=0, le=1, description='share of each positive class that is labelled; "1/3" works too'
     )
     per_class: int | None = Field(
-        None, ge=1, description="labelled examples of each positive class of a client; overrides fraction"
+        None, ge=1, le=10**9, description="labelled examples of each positive class of a client; overrides fraction"
     )
     scenario: Scenario = Field(
         "censored",
@@ -56,6 +57,7 @@ class Labelling(Settings):
 def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) -> tuple[Federation, Evaluation]:
     """Hide the labels that no client would have given; return what training may see and what evaluation may see."""
     partition.check(len(data.labels))
+    partition = partition.shuffled(seed)
     truth = data.labels.numpy()[partition.rows]
     owner = np.repeat(np.arange(len(partition)), np.diff(partition.offsets))
     if labelling.positive == "as-given":
@@ -65,8 +67,8 @@ def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) 
         if (truth < 0).any():
             raise LabellingError(
                 f"'{data.name}' holds unlabelled examples (−1), so labels can't be hidden at random as "
-                f"labelling.positive = "
-                f'{labelling.positive} asks. Set labelling.positive = "as-given".'
+                f"labelling.positive "
+                f'= {labelling.positive} asks. Set labelling.positive = "as-given".'
             )
         held = _class_counts(owner, truth, len(partition), len(data.classes))
         positive = _positive_classes(labelling, held > 0, seed)
@@ -74,11 +76,10 @@ def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) 
     return _federation(data, partition, owner, truth, labels, positive, labelling.scenario)
 
 
-def label_everything(data: Dataset, partition: Partition) -> tuple[Federation, Evaluation]:
-    """Return the fully labelled federation of Baseline-2: every class that a client holds is positive, all of it
-    labelled.
-    """
+def label_everything(data: Dataset, partition: Partition, seed: int) -> tuple[Federation, Evaluation]:
+    """Return the federation of Baseline-2: every class that a client holds is positive, and all of it is labelled."""
     partition.check(len(data.labels))
+    partition = partition.shuffled(seed)
     truth = data.labels.numpy()[partition.rows]
     if (truth < 0).any():
         raise LabellingError(
@@ -144,7 +145,7 @@ def _federation(
     positive: Mask,
     scenario: Scenario,
 ) -> tuple[Federation, Evaluation]:
-    rows, sizes = partition.rows, np.diff(partition.offsets)
+    rows, sizes = np.arange(len(partition.rows)), np.diff(partition.offsets)
     known = not (truth < 0).any()
     priors = _class_counts(owner, truth, len(partition), len(data.classes)) / sizes[:, None] if known else None
     if scenario == "case-control":
@@ -157,7 +158,7 @@ def _federation(
         owner = np.concatenate([owner, owner[labelled]])[order]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(partition)))])
     federation = Federation(
-        inputs=data.inputs,
+        inputs=data.inputs[torch.from_numpy(partition.rows)],
         rows=torch.from_numpy(rows),
         labels=torch.from_numpy(labels),
         offsets=torch.from_numpy(offsets.astype(np.int64)),
@@ -172,6 +173,7 @@ def _federation(
         inputs=data.test_inputs,
         labels=data.test_labels,
         hidden=torch.from_numpy(truth),
+        examples=torch.from_numpy(partition.rows),
         normalisation=data.normalisation,
     )
     return federation, evaluation

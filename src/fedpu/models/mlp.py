@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import nn
 
 from fedpu.models.base import Model
+
+Size = Annotated[int, Field(ge=1, le=10**6)]
 
 
 class MLP(Model):
     """Fully connected layers with ReLU between them."""
 
     name: Literal["mlp"] = "mlp"
-    hidden: list[PositiveInt] = Field([200], description="for mlp: sizes of the hidden layers")
+    hidden: list[Size] = Field([200], description="for mlp: sizes of the hidden layers")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the network."""

@@ -16,7 +16,15 @@ class OwnModel(Model):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Call the user's function."""
-        built = import_object(self.name)(shape, classes)
+        function = import_object(self.name)
+        try:
+            built = function(shape, classes)
+        except Exception as error:  # the user's own code
+            raise ConfigError(
+                f"model.name = '{self.name}': the function raised {type(error).__name__}: {error}. It is called with "
+                f"the "
+                f"input's shape {shape} and the number of classes {classes}."
+            ) from error
         if not isinstance(built, nn.Module):
             raise ConfigError(
                 f"model.name = '{self.name}' returned {type(built).__name__}; it must return a torch.nn.Module."

@@ -18,7 +18,7 @@ class ResNet9(Model):
         "group",
         description="for resnet9: batch keeps running statistics, which the server averages like parameters",
     )
-    width: int = Field(64, ge=8, multiple_of=8, description="for resnet9: channels of the first layer")
+    width: int = Field(64, ge=8, le=4096, multiple_of=8, description="for resnet9: channels of the first layer")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the network."""

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedpu.data import Dataset
-from fedpu.errors import DataError
+from fedpu.errors import DAMAGED_ARCHIVE, ConfigError, DataError
+from fedpu.randomness import numpy_generator
 from fedpu.registry import Settings
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -36,8 +37,17 @@ class Partition:
     def __getitem__(self, client: int) -> Rows:
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
+    def shuffled(self, seed: int) -> Partition:
+        """Return the partition with each client's rows in a random order, so that their order says nothing of them."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        keys = numpy_generator(seed, "order").random(len(self.rows))
+        return Partition(self.rows[np.lexsort((keys, owner))], self.offsets)
+
     def check(self, examples: int) -> None:
         """Refuse a partition that loses or doubles an example of a data set with that many."""
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) > 1 else []
+        if ends != [0, len(self.rows)] or (np.diff(self.offsets) < 1).any():
+            raise DataError("The partition is damaged: its offsets do not rise from 0 to the number of its rows.")
         if len(self.rows) != examples or not np.array_equal(np.sort(self.rows), np.arange(examples)):
             raise DataError(
                 f"The partition holds {len(self.rows)} rows and does not give each of the data's {examples} "
@@ -52,16 +62,28 @@ class Partition:
     def load(cls, path: Path) -> Partition:
         """Read a partition that ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return cls(file["rows"], file["offsets"])
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                rows, offsets = file["rows"], file["offsets"]
         except FileNotFoundError as error:
             raise DataError(f"There is no partition file '{path}'.") from error
-        except (ValueError, KeyError, OSError) as error:
-            raise DataError(f"'{path}' is not a partition that fedpu saved ({error}).") from error
+        except DAMAGED_ARCHIVE as error:
+            raise DataError(f"'{path}' is damaged, or not a partition that fedpu saved ({error}).") from error
+        if not all(array.ndim == 1 and np.issubdtype(array.dtype, np.integer) for array in (rows, offsets)):
+            raise DataError(f"'{path}' is not a partition that fedpu saved: its arrays are not lists of whole numbers.")
+        return cls(rows.astype(np.int64), offsets.astype(np.int64))
 
 
 class Partitioner(Settings, ABC):
     """A way to hand a data set's training examples out to clients."""
+
+    def refuse_too_many(self, clients: int, data: Dataset) -> None:
+        """Refuse more clients than there are examples."""
+        if clients > len(data.labels):
+            raise ConfigError(
+                f"partition.clients = {clients} is more than the {len(data.labels)} training examples of "
+                f"'{data.name}': "
+                "every client needs at least one."
+            )
 
     @abstractmethod
     def split(self, data: Dataset, seed: int) -> Partition:

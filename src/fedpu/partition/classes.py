@@ -25,11 +25,12 @@ class Classes(Partitioner):
     """
 
     kind: Literal["classes"] = "classes"
-    clients: int = Field(10, ge=1, description="number of clients K")
-    classes_per_client: int = Field(5, ge=1, description="partitions a client holds, each of another class")
+    clients: int = Field(10, ge=1, le=10**9, description="number of clients K")
+    classes_per_client: int = Field(5, ge=1, le=10**4, description="partitions a client holds, each of another class")
 
     def split(self, data: Dataset, seed: int) -> Partition:
         """Draw who holds which classes, then cut every class into as many equal partitions as it has holders."""
+        self.refuse_too_many(self.clients, data)
         count = len(data.classes)
         labels = data.labels.numpy()
         if (labels < 0).any():

@@ -19,12 +19,15 @@ class Dirichlet(Partitioner):
     """Each class is shared out among the clients in proportions drawn from Dirichlet(alpha)."""
 
     kind: Literal["dirichlet"] = "dirichlet"
-    clients: int = Field(10, ge=1, description="number of clients K")
+    clients: int = Field(10, ge=1, le=10**9, description="number of clients K")
     alpha: float = Field(0.5, gt=0, description='for kind = "dirichlet": small is skewed, large is even')
-    min_examples: int = Field(1, ge=1, description='for kind = "dirichlet": draw again until every client has as many')
+    min_examples: int = Field(
+        1, ge=1, le=10**9, description='for kind = "dirichlet": draw until every client has as many'
+    )
 
     def split(self, data: Dataset, seed: int) -> Partition:
         """Draw proportions for every class until every client has ``min_examples``."""
+        self.refuse_too_many(self.clients, data)
         labels = data.labels.numpy()
         if (labels < 0).any():
             raise DataError(

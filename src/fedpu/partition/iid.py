@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import Field
 
 from fedpu.data import Dataset
-from fedpu.errors import ConfigError
 from fedpu.partition.base import Partition, Partitioner
 from fedpu.randomness import numpy_generator
 
@@ -17,15 +16,10 @@ class Iid(Partitioner):
     """Every client gets an equal random part of the data (sizes differ by one at most)."""
 
     kind: Literal["iid"] = "iid"
-    clients: int = Field(10, ge=1, description="number of clients K")
+    clients: int = Field(10, ge=1, le=10**9, description="number of clients K")
 
     def split(self, data: Dataset, seed: int) -> Partition:
         """Shuffle the examples and cut them into ``clients`` parts."""
-        examples = len(data.labels)
-        if self.clients > examples:
-            raise ConfigError(
-                f"partition.clients = {self.clients} is more than the {examples} training examples of "
-                f"'{data.name}': every client needs at least one."
-            )
-        order = numpy_generator(seed, "partition").permutation(examples)
+        self.refuse_too_many(self.clients, data)
+        order = numpy_generator(seed, "partition").permutation(len(data.labels))
         return Partition.of(np.array_split(order, self.clients))

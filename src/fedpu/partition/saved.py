@@ -15,8 +15,8 @@ class Saved(Partitioner):
     """The partition in a file, such as the ``partition.npz`` of a run directory."""
 
     kind: Literal["saved"] = "saved"
-    path: Path = Field(Path("partition.npz"), description='for kind = "saved": the partition.npz of an earlier run')
+    path: str = Field("partition.npz", description='for kind = "saved": the partition.npz of an earlier run')
 
     def split(self, data: Dataset, seed: int) -> Partition:
         """Read the partition; the experiment checks that it fits the data."""
-        return Partition.load(self.path)
+        return Partition.load(Path(self.path))

@@ -37,6 +37,8 @@ def set_priors(federation: Federation, settings: Priors) -> Federation:
 
 def _priors(federation: Federation, settings: Priors) -> torch.Tensor:
     clients, classes = federation.positive.shape
+    if settings.values is not None and settings.source != "given":
+        raise ConfigError(f'priors.values are used only with priors.source = "given"; it is "{settings.source}".')
     if settings.source == "given":
         if settings.values is None:
             raise ConfigError('priors.source = "given" needs priors.values: one number, or one a class.')
@@ -45,6 +47,13 @@ def _priors(federation: Federation, settings: Priors) -> torch.Tensor:
             raise ConfigError(f"priors.values has {len(values)} numbers for {classes} classes.")
         if (values < 0).any() or (values > 1).any():
             raise ConfigError(f"priors.values must lie between 0 and 1; got {settings.values}.")
+        sums = federation.positive.to(torch.float32) @ values.expand(classes)
+        if float(sums.max()) > 1 + 1e-4:
+            raise ConfigError(
+                f"priors.values = {settings.values} add up to {float(sums.max()):.2f} over the positive classes of "
+                f"client "
+                f"{int(sums.argmax())}; shares can't exceed 1."
+            )
         return values.expand(clients, classes).clone()
     if federation.priors is None:
         raise ConfigError(

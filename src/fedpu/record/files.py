@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedpu.errors import FedpuError
+from safetensors import SafetensorError
+
+from fedpu.errors import DAMAGED_ARCHIVE, FedpuError
 
 
 @contextmanager
@@ -24,6 +26,17 @@ def telling_disk_errors(path: Path) -> Iterator[None]:
         else:
             message = f"'{path}' could not be written ({error.strerror or error})."
         raise FedpuError(message) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a file that is missing or damaged into a sentence for the user."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FedpuError(f"There is no '{path}': the run directory is not complete.") from error
+    except (SafetensorError, AttributeError, IndexError, *DAMAGED_ARCHIVE) as error:
+        raise FedpuError(f"'{path}' is damaged, or not written by fedpu ({type(error).__name__}: {error}).") from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:

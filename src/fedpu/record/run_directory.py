@@ -1,7 +1,7 @@
 """A run directory: open formats only, whole at any moment, enough to resume from.
 
 ``config.toml``             the resolved configuration
-``partition.npz``           who holds which rows (``rows``, ``offsets``), which labels were given, positive classes
+``partition.npz``           who holds which rows (``rows``, ``offsets``), the labels that were given, positive classes
 ``rounds.jsonl``            a JSON object a round
 ``checkpoint.safetensors``  the server's state after the last finished round
 ``model.safetensors``       the final model, with what is needed to use it in its metadata
@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from dataclasses import asdict, dataclass
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.torch
-from safetensors import SafetensorError
 from torch import nn
 
 from fedpu.aggregation import ServerState
@@ -27,9 +27,9 @@ from fedpu.config import Config
 from fedpu.data import Normalisation
 from fedpu.engine import ModelState
 from fedpu.errors import FedpuError
-from fedpu.labelling import Federation
+from fedpu.labelling import UNLABELLED, Evaluation, Federation
 from fedpu.partition import Partition
-from fedpu.record.files import telling_disk_errors, write_atomically
+from fedpu.record.files import reading, telling_disk_errors, write_atomically
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class ModelCard:
     """What a saved model needs to be used on new data."""
 
     shape: tuple[int, ...]
+    dtype: str
+    """"uint8" or "float32": how inputs are stored, which the normalisation goes with"""
     classes: tuple[str, ...]
     normalisation: Normalisation
 
@@ -50,7 +52,7 @@ class ModelCard:
         card = json.loads(metadata["card"])
         normal = card["normalisation"]
         normalisation = Normalisation(normal["scale"], tuple(normal["mean"]), tuple(normal["std"]))
-        return cls(tuple(card["shape"]), tuple(card["classes"]), normalisation)
+        return cls(tuple(card["shape"]), card["dtype"], tuple(card["classes"]), normalisation)
 
 
 class RunDirectory:
@@ -76,7 +78,9 @@ class RunDirectory:
         return run
 
     @classmethod
-    def create(cls, path: Path, config: Config, partition: Partition, federation: Federation) -> RunDirectory:
+    def create(
+        cls, path: Path, config: Config, partition: Partition, federation: Federation, evaluation: Evaluation
+    ) -> RunDirectory:
         """Start a run directory, refusing a folder that already holds a run."""
         run = cls(path)
         if run.config_file.exists():
@@ -90,10 +94,9 @@ class RunDirectory:
             buffer,
             rows=partition.rows,
             offsets=partition.offsets,
-            federation_rows=federation.rows.numpy(),
-            federation_offsets=federation.offsets.numpy(),
-            labels=federation.labels.numpy(),
+            labels=given_labels(federation, evaluation),
             positive=federation.positive.numpy(),
+            fingerprint=np.array(fingerprint(federation)),
         )
         write_atomically(run.partition_file, buffer.getvalue())
         write_atomically(run.rounds_file, b"")
@@ -115,26 +118,57 @@ class RunDirectory:
         metadata = card.to_metadata() | {"round": str(state.round)}
         write_atomically(self.checkpoint_file, safetensors.torch.save(tensors, metadata))
 
+    def partition(self) -> Partition:
+        """Read who holds which rows."""
+        return Partition.load(self.partition_file)
+
+    def check_data(self, federation: Federation, evaluation: Evaluation) -> None:
+        """Refuse data that are not those the run was started with."""
+        with (
+            reading(self.partition_file),
+            self.partition_file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):
+            same = (
+                str(file["fingerprint"]) == fingerprint(federation)
+                and np.array_equal(file["labels"], given_labels(federation, evaluation))
+                and np.array_equal(file["positive"], federation.positive.numpy())
+            )
+        if not same:
+            raise FedpuError(
+                f"The data are not those that the run in '{self.path}' was started with, so it can't be resumed with "
+                f"them. "
+                "Put the old data back, or start a new run."
+            )
+
     def resume_state(self, network: nn.Module) -> ServerState:
         """Return the state after the last finished round, and cut ``rounds.jsonl`` back to it."""
         start = ServerState.initial(network)
         if not self.checkpoint_file.exists():
             write_atomically(self.rounds_file, b"")
             return start
-        tensors, metadata = _read_tensors(self.checkpoint_file)
-        done = int(metadata["round"])
-        kept = "".join(json.dumps(line) + "\n" for line in self.rounds() if line["round"] <= done)
-        write_atomically(self.rounds_file, kept.encode())
-        return ServerState(done, _under("model.", tensors), _under("momentum.", tensors), start.buffers)
+        with reading(self.checkpoint_file):
+            tensors, metadata = _read_tensors(self.checkpoint_file)
+            done = int(metadata["round"])
+            model = _under("model.", tensors)
+        fit(network, model, self.checkpoint_file)
+        kept = [line for line in self.rounds() if line["round"] <= done]
+        if [line["round"] for line in kept] != list(range(1, done + 1)):
+            raise FedpuError(f"'{self.rounds_file}' is damaged: it does not hold the {done} rounds of the checkpoint.")
+        write_atomically(self.rounds_file, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        return ServerState(done, model, _under("momentum.", tensors), start.buffers)
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the finished rounds; a last line that was cut off by a kill is left out."""
         lines: list[dict[str, Any]] = []
-        for text in self.rounds_file.read_text().splitlines():
-            try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                break
+        with reading(self.rounds_file):
+            for text in self.rounds_file.read_text("utf-8").splitlines():
+                try:
+                    line = json.loads(text)
+                except json.JSONDecodeError:
+                    break
+                int(line["round"])
+                lines.append(line)
         return lines
 
     def finish(self, state: ServerState, card: ModelCard, result: dict[str, Any]) -> None:
@@ -146,26 +180,45 @@ class RunDirectory:
         """Return the result of a finished run, or nothing."""
         if not self.result_file.exists():
             return None
-        result: dict[str, Any] = json.loads(self.result_file.read_text())
+        with reading(self.result_file):
+            result: dict[str, Any] = json.loads(self.result_file.read_text("utf-8"))
+            float(result["accuracy"])
         return result
 
     def model(self) -> tuple[ModelState, ModelCard]:
         """Return the final model of a finished run, or else that of its last finished round."""
-        if self.model_file.exists():
-            tensors, metadata = _read_tensors(self.model_file)
-            return tensors, ModelCard.from_metadata(metadata)
-        if self.checkpoint_file.exists():
-            tensors, metadata = _read_tensors(self.checkpoint_file)
-            return _under("model.", tensors), ModelCard.from_metadata(metadata)
+        for path, prefix in ((self.model_file, ""), (self.checkpoint_file, "model.")):
+            if path.exists():
+                with reading(path):
+                    tensors, metadata = _read_tensors(path)
+                    return _under(prefix, tensors), ModelCard.from_metadata(metadata)
         raise FedpuError(f"The run in '{self.path}' has not finished a round yet: it has no model.")
 
 
-def _read_tensors(path: Path) -> tuple[ModelState, dict[str, str]]:
+def fit(network: nn.Module, model: ModelState, path: Path) -> None:
+    """Put saved parameters into a network, or say that they are another network's."""
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise FedpuError(f"'{path}' is damaged or not a safetensors file ({error}).") from error
+        network.load_state_dict(model)
+    except RuntimeError as error:
+        raise FedpuError(f"'{path}' does not fit the network of config.toml: one of them was changed.") from error
+
+
+def given_labels(federation: Federation, evaluation: Evaluation) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the label that was given to each example of the data set, −1 where none was."""
+    given = np.full(len(federation.inputs), UNLABELLED)
+    labelled = federation.labels >= 0
+    given[evaluation.examples[federation.rows[labelled]].numpy()] = federation.labels[labelled].numpy()
+    return given
+
+
+def fingerprint(federation: Federation) -> str:
+    """Return a checksum of the examples, in the order of the clients."""
+    return hashlib.sha256(federation.inputs.numpy().data).hexdigest()
+
+
+def _read_tensors(path: Path) -> tuple[ModelState, dict[str, str]]:
+    with safetensors.safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
 def _under(prefix: str, tensors: ModelState) -> ModelState:

@@ -28,7 +28,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     gap = f"{statistics.fmean(row.gap_closed):.0%}" if row.gap_closed else "–"
     return (
         row.method,
-        MEANING.get(row.method, ""),
+        MEANING.get(row.method.partition("+")[0], ""),
         f"{100 * row.mean:.2f} %{spread}",
         gap,
         f"{row.seconds:.0f}",

@@ -24,13 +24,15 @@ class Holdings:
 
     labelled: Counts
     unlabelled: Counts
+    unknown: Counts
+    """unlabelled examples of each client whose class nobody knows, not even evaluation"""
     classes: tuple[str, ...]
 
 
 def holdings(federation: Federation, evaluation: Evaluation) -> Holdings:
     """Count what every client holds, with the truth that only evaluation has."""
     clients, classes = len(federation), len(federation.classes)
-    flat = federation.owner * classes + evaluation.hidden
+    flat = federation.owner * classes + evaluation.hidden.clamp(min=0)
 
     def count(chosen: torch.Tensor) -> Counts:
         counts: Counts = torch.bincount(flat[chosen], minlength=clients * classes).reshape(clients, classes).numpy()
@@ -38,29 +40,49 @@ def holdings(federation: Federation, evaluation: Evaluation) -> Holdings:
 
     known = evaluation.hidden >= 0
     labelled = federation.labels >= 0
-    return Holdings(count(labelled), count(known & ~labelled), federation.classes)
+    unknown = torch.bincount(federation.owner[~known], minlength=clients).numpy()
+    return Holdings(count(labelled), count(known & ~labelled), unknown, federation.classes)
 
 
-def terminal_picture(held: Holdings) -> Table:
-    """Return the picture for a terminal: filled for labelled, light for unlabelled, a dot for absent."""
-    table = Table(title="client × class", header_style="bold", pad_edge=False, box=None)
-    table.add_column("client", justify="right")
-    for name in held.classes:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("labelled", justify="right", style="bold", no_wrap=True)
+def terminal_picture(held: Holdings, width: int = 80) -> Table:
+    """Return the picture for a terminal of that width: counts where they fit, marks alone where they don't."""
+    names = list(held.classes)
+    counted = 8 + 10 + len(names) * (2 + len(str((held.labelled + held.unlabelled).max())) + 1)
+    if counted + sum(max(0, len(name) - 4) for name in names) > width:
+        names = [str(c) for c in range(len(names))]
+    with_counts = counted <= width
+    table = Table(
+        title="client × class",
+        header_style="bold",
+        pad_edge=False,
+        box=None,
+        padding=(0, 2 if with_counts else 1, 0, 0),
+    )
+    table.add_column("client", justify="right", no_wrap=True, min_width=6)
+    for name in names:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    if held.unknown.any():
+        table.add_column("unknown", justify="right", style="blue", no_wrap=True)
+    table.add_column("labelled", justify="right", style="bold", no_wrap=True, min_width=8)
     for client in range(min(len(held.labelled), SHOWN)):
-        cells = [_cell(int(a), int(b)) for a, b in zip(held.labelled[client], held.unlabelled[client], strict=True)]
-        labelled, total = held.labelled[client].sum(), (held.labelled[client] + held.unlabelled[client]).sum()
+        pairs = zip(held.labelled[client], held.unlabelled[client], strict=True)
+        cells: list[Text | str] = [_cell(int(a), int(b), with_counts) for a, b in pairs]
+        if held.unknown.any():
+            cells.append(f"░{held.unknown[client]}")
+        labelled = held.labelled[client].sum()
+        total = labelled + held.unlabelled[client].sum() + held.unknown[client]
         table.add_row(str(client), *cells, f"{labelled}/{total}")
     if len(held.labelled) > SHOWN:
         table.caption = f"and {len(held.labelled) - SHOWN} more clients"
     return table
 
 
-def _cell(labelled: int, unlabelled: int) -> Text:
+def _cell(labelled: int, unlabelled: int, with_count: bool) -> Text:
     if labelled:
-        return Text(f"█{labelled}", style="bold green")
-    return Text(f"░{unlabelled}", style="blue") if unlabelled else Text("·", style="dim")
+        return Text(f"█{labelled}" if with_count else "█", style="bold green")
+    if unlabelled:
+        return Text(f"░{unlabelled}" if with_count else "░", style="blue")
+    return Text("·", style="dim")
 
 
 def save_picture(held: Holdings, path: Path) -> None:

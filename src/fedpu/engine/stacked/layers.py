@@ -31,7 +31,9 @@ class Layer(ABC):
         """Return the layer's output; ``parameters`` have a leading dimension K."""
 
     @abstractmethod
-    def backward(self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Stack | None:
+    def backward(
+        self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool
+    ) -> Stack | None:
         """Write the parameters' gradients to ``out``; return the gradient of the input if ``inputs``."""
 
 
@@ -48,7 +50,9 @@ class Linear(Layer):
             return torch.bmm(parameters[0], x)
         return torch.baddbmm(parameters[1][:, :, None], parameters[0], x)
 
-    def backward(self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Stack | None:
+    def backward(
+        self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool
+    ) -> Stack | None:
         """∂W = ∂y xᵀ, ∂b = Σ ∂y, ∂x = Wᵀ ∂y."""
         torch.bmm(gradient, self.x.transpose(1, 2), out=out[0])
         if len(out) == 2:
@@ -102,7 +106,9 @@ class Conv2d(Layer):
             return self.unfolded.view(k, depth, -1)[:, :, start : start + self.rows * row]
         return rows.reshape(rows.shape[0], rows.shape[1], -1)
 
-    def backward(self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Stack | None:
+    def backward(
+        self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool
+    ) -> Stack | None:
         """∂W_dy = ∂y Uᵀ_dy for the unfolded rows U_dy; ∂U_dy += W_dyᵀ ∂y, folded back along the width."""
         (kh, kw), (sh, sw), (ph, pw) = self.kernel, self.stride, self.padding
         k, c, h, w, n = self.shape

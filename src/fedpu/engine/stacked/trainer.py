@@ -52,6 +52,7 @@ class _Member:
     """A client of a stack: its data, the constants of its risk, and the batches it will see."""
 
     work: Work
+    span: slice
     client: Client
     task: Task
     batches: list[Int64[Tensor, " _"]]
@@ -110,7 +111,7 @@ class StackTrainer(Trainer):
             batches = [usable] if len(usable) else []  # one batch: its order has no meaning
         else:
             batches = draw_batches(usable, work, job.seed)
-        return _Member(work, client, task, batches)
+        return _Member(work, job.federation.span(work.client), client, task, batches)
 
     def _batch(self, members: list[_Member], step: int) -> tuple[Tensor, Int64[Tensor, "K N"]]:
         """Return the inputs (K, *shape, N), normalised, and the labels, shorter batches filled up with padding."""
@@ -119,7 +120,7 @@ class StackTrainer(Trainer):
         labels = torch.full((len(members), longest), PADDING)
         for k, member in enumerate(members):
             positions = member.batches[step]
-            rows[k, : len(positions)] = member.client.rows[positions]
+            rows[k, : len(positions)] = self.job.federation.rows[member.span][positions]
             labels[k, : len(positions)] = member.client.labels[positions]
         pixels = self.pixels[rows.view(-1)].view(len(members), longest, -1).transpose(1, 2)
         inputs = torch.empty(pixels.shape).copy_(pixels).mul_(self.scale).add_(self.shift)
