@@ -35,11 +35,11 @@ class TimedFedAvg(FedAvg):
 
 
 def train(message: Message, context: Context, task: common.Task) -> Message:
-    """Train on one client. Data stay in the memory of the worker."""
+    """Train on one client. The data and one network stay in the memory of the worker."""
     torch.set_num_threads(1)
     images, labels = torch_models.client_tensors(task)
     client = int(context.node_config["partition-id"])
-    network = torch_models.build(task.model)
+    network = torch_models.reused(task.model)
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
     torch_models.train(network, images[client], labels[client], task.in_order)
     reply = RecordDict(

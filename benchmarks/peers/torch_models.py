@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,6 +16,12 @@ def build(model: str) -> nn.Module:
     network = _layers(model)
     load(network, common.initial_weights(model))
     return network
+
+
+@functools.cache
+def reused(model: str) -> nn.Module:
+    """Return this process's one network to load weights into."""
+    return _layers(model)
 
 
 def _layers(model: str) -> nn.Sequential:

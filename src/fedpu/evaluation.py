@@ -10,9 +10,10 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from fedpu.data import Normalisation
+from fedpu.engine.stacked import StackedNetwork
 from fedpu.labelling import Evaluation
 
-BATCH = 1000
+BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -42,5 +43,10 @@ def predict(
     network: nn.Module, inputs: Num[Tensor, "n *shape"], normalisation: Normalisation, device: torch.device
 ) -> Float[Tensor, "n C"]:
     """Return the logits of stored inputs, a batch at a time, on the CPU."""
+    twin = StackedNetwork.of(network) if device.type == "cpu" else None
+    if twin is not None:  # several times faster than the network itself
+        flat = twin.flatten(dict(network.state_dict()))[None]
+        batches = (normalisation(batch).movedim(0, -1)[None] for batch in inputs.split(BATCH))
+        return torch.cat([twin.forward(flat, batch.contiguous())[0].T for batch in batches])
     network = network.to(device).eval()
     return torch.cat([network(normalisation(batch.to(device))).cpu() for batch in inputs.split(BATCH)])

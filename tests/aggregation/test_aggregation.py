@@ -103,7 +103,7 @@ def test_fedsgd_is_gradient_descent_with_momentum_on_the_weighted_risk(tiny_conf
         for k in range(len(federation)):
             client = federation.client(k)
             inputs, labels = client.batch(torch.arange(len(client.labels)))
-            risk = job.method.objective(network, inputs, labels, job.method.task(client, matrix, len(federation)))
+            risk = job.method.objective(network, inputs, labels, job.method.task(client.facts, matrix, len(federation)))
             (risk["total"] * federation.sizes[k] / federation.sizes.sum()).backward()
         optimiser.step()
     for name, value in network.state_dict().items():

@@ -87,7 +87,7 @@ def test_the_papers_network_and_many_small_clients_are_stacked(tiny_config: Conf
     job = Job(ready.federation, config.method, config.model, seed=0)
     assert can_stack(job)
     work = config.aggregation.work(0, 0, list(range(400)))
-    pieces, costs = stacks(job, work)
+    pieces, costs = stacks(job, work, 18158)
     assert sorted(piece.client for stack in pieces for piece in stack) == list(range(400))
     assert len(pieces) == len(costs) < 30
 

@@ -42,7 +42,7 @@ def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
     network = job.initial_model()
     network.load_state_dict(start)
     client = job.federation.client(2)
-    task = job.method.task(client, co_negatives(job.federation.positive), len(job.federation))
+    task = job.method.task(client.facts, co_negatives(job.federation.positive), len(job.federation))
     parameters = list(network.parameters())
     anchor = [p.detach().clone() for p in parameters]
     velocity = [torch.zeros_like(p) for p in parameters]

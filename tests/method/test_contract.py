@@ -25,7 +25,7 @@ def prepared(config: Config, name: str) -> tuple[Method, Federation, Evaluation]
 def test_its_terms_are_finite_add_up_and_have_a_gradient(tiny_config: Config, name: str) -> None:
     method, federation, _ = prepared(tiny_config, name)
     client = federation.client(0)
-    task = method.task(client, co_negatives(federation.positive), len(federation))
+    task = method.task(client.facts, co_negatives(federation.positive), len(federation))
     usable = torch.arange(len(client.labels)) if method.uses_unlabelled else (client.labels >= 0).nonzero()[:, 0]
     inputs, labels = client.batch(usable)
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))

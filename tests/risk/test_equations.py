@@ -136,11 +136,11 @@ def test_priors_inside_the_unlabelled_data_follow_from_counts(case: tuple[World,
     per_class = world.counts.sum(axis=1) * 100
     labelled = np.array([round(fraction * n) if i in positive else 0 for i, n in enumerate(per_class)])
     inside, share = unlabelled_priors(
-        torch.tensor(world.priors), torch.tensor(labelled), int(per_class.sum() - labelled.sum()), "censored"
+        torch.tensor(world.priors), torch.tensor(labelled), torch.tensor(per_class.sum() - labelled.sum()), "censored"
     )
     left = per_class - labelled
     np.testing.assert_allclose(inside.numpy(), left / left.sum(), atol=1e-7)
     assert float(share) == pytest.approx(left.sum() / per_class.sum())
-    same, one = unlabelled_priors(torch.tensor(world.priors), torch.tensor(labelled), 7, "case-control")
+    same, one = unlabelled_priors(torch.tensor(world.priors), torch.tensor(labelled), torch.tensor(7), "case-control")
     assert torch.equal(same, torch.tensor(world.priors))
     assert float(one) == 1

@@ -7,8 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpu.risk import PADDING, cross_entropy_table, fedpu_form, fedpu_risk, fedpu_table, linear_risk, stacked
+from fedpu.risk import PADDING, Task, cross_entropy_table, fedpu_form, fedpu_risk, fedpu_table, linear_risk, plain_task
 from risk.test_federated import random_case
+
+
+def together(tasks: list[Task]) -> Task:
+    """The tasks of several clients with a leading dimension."""
+    return Task(*(torch.stack(column) for column in zip(*tasks, strict=True)))
 
 
 @settings(max_examples=80)
@@ -30,7 +35,7 @@ def test_every_term_and_the_gradient_are_the_same(seeds: list[int], clamp: str, 
             task = task._replace(shares=counts.double() / len(y))
         tasks.append(task)
         logits[k, : len(y)], labels[k, : len(y)] = z, y
-    gradient, terms = linear_risk(logits, labels, stacked([fedpu_table(task, plain) for task in tasks]), clamp)
+    gradient, terms = linear_risk(logits, labels, fedpu_table(together(tasks), plain), clamp)
     for k, (z, y, _) in enumerate(cases):
         z = z.clone().requires_grad_()
         expected = fedpu_risk(z, y, tasks[k], clamp=clamp, cross_entropy=plain)
@@ -46,7 +51,9 @@ def test_every_term_and_the_gradient_are_the_same(seeds: list[int], clamp: str, 
 def test_cross_entropy_is_the_plain_mean() -> None:
     z = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     y = torch.tensor([[0, 1, 2, 3, 0, 1, 2], [3, 2, 1, 0, PADDING, PADDING, PADDING]])
-    gradient, terms = linear_risk(z.detach(), y, stacked([cross_entropy_table(4)] * 2), "off")
+    gradient, terms = linear_risk(
+        z.detach(), y, cross_entropy_table(plain_task(torch.ones(2, 4, dtype=torch.bool), torch.zeros(2, 4))), "off"
+    )
     loss = torch.nn.functional.cross_entropy(z[0], y[0]) + torch.nn.functional.cross_entropy(z[1, :4], y[1, :4])
     loss.backward()
     torch.testing.assert_close(gradient, z.grad)

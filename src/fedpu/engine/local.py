@@ -108,7 +108,8 @@ class _Stacked(Clients):
     def __init__(self, job: Job, pool: Pool) -> None:
         self._job = job
         self._pool = pool
+        self._parameters = sum(p.numel() for p in job.initial_model().parameters())
 
     def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
-        pieces, costs = stacks(self._job, work)
+        pieces, costs = stacks(self._job, work, self._parameters)
         return self._pool.update(model, pieces, costs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64, Num
@@ -19,6 +19,18 @@ from fedpu.data import Normalisation
 UNLABELLED = -1
 
 Scenario = Literal["censored", "case-control"]
+
+
+class Facts(NamedTuple):
+    """What a risk is made from besides the examples themselves, of one client or, with a leading dimension, of K."""
+
+    positive: Bool[Tensor, "*K C"]
+    priors: Float[Tensor, "*K C"] | None
+    labelled: Int64[Tensor, "*K C"]
+    """labelled examples of each class"""
+    unlabelled: Int64[Tensor, "*K"]
+    """unlabelled examples"""
+    scenario: Scenario
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +50,10 @@ class Client:
         return self.normalisation(self.inputs[self.rows[positions]]), self.labels[positions]
 
     @property
-    def labelled_counts(self) -> Int64[Tensor, " C"]:
-        """How many examples of each class it has labelled."""
-        return torch.bincount(self.labels[self.labels >= 0], minlength=len(self.positive))
+    def facts(self) -> Facts:
+        """What its risk is made from."""
+        labelled = torch.bincount(self.labels[self.labels >= 0], minlength=len(self.positive))
+        return Facts(self.positive, self.priors, labelled, (self.labels < 0).sum(), self.scenario)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +97,20 @@ class Federation:
             scenario=self.scenario,
             normalisation=self.normalisation,
         )
+
+    def facts(self, clients: Int64[Tensor, " K"]) -> Facts:
+        """Return what the risks of several clients are made from."""
+        labelled = self.labelled_counts[clients]
+        entries = (self.offsets[1:] - self.offsets[:-1])[clients]
+        priors = None if self.priors is None else self.priors[clients]
+        return Facts(self.positive[clients], priors, labelled, entries - labelled.sum(dim=1), self.scenario)
+
+    @cached_property
+    def labelled_counts(self) -> Int64[Tensor, "K C"]:
+        """How many examples of each class each client has labelled."""
+        known, classes = self.labels >= 0, len(self.classes)
+        flat = self.owner[known] * classes + self.labels[known]
+        return torch.bincount(flat, minlength=len(self) * classes).view(len(self), classes)
 
     @cached_property
     def first_examples(self) -> Int64[Tensor, " K"]:

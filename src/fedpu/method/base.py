@@ -10,7 +10,7 @@ from jaxtyping import Float, Int64
 from pydantic import Field
 from torch import Tensor
 
-from fedpu.labelling import Client
+from fedpu.labelling import Facts
 from fedpu.registry import Settings
 from fedpu.risk import LinearForm, LinearRisk, Task, Terms
 
@@ -38,8 +38,8 @@ class Method(Settings, ABC):
     """
 
     @abstractmethod
-    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
-        """Return the constants of the client's risk."""
+    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+        """Return the constants of a client's risk, or of several clients' at once."""
 
     @abstractmethod
     def objective(

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from pydantic import Field
 from torch import Tensor
 
-from fedpu.labelling import Client
+from fedpu.labelling import Facts
 from fedpu.method.base import EXPECTATION, Forward, Method
 from fedpu.risk import Clamp, Expectation, Task, Terms, client_task, conventional_pu_risk
 
@@ -23,9 +23,9 @@ class ConventionalPU(Method):
     expectation: Expectation = EXPECTATION
     bounded: bool = Field(False, description="for conventional-pu: the loss 1 − p instead of −log p")
 
-    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of the client's risk; nothing is lent."""
-        return client_task(client, co_negatives, clients, "off", self.expectation)
+        return client_task(facts, co_negatives, clients, "off", self.expectation)
 
     def objective(
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from fedpu.labelling import Client
+from fedpu.labelling import Facts
 from fedpu.method.base import Forward, Method
 from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, LinearRisk, Task, Terms, cross_entropy_table, plain_task
 
@@ -19,9 +19,9 @@ class CrossEntropy(Method):
 
     uses_unlabelled: ClassVar[bool] = False
 
-    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return constants without priors: cross-entropy needs none, and a client may not know them."""
-        return plain_task(client.positive, torch.zeros(len(client.positive)))
+        return plain_task(facts.positive, torch.zeros(facts.positive.shape))
 
     def objective(
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
@@ -36,7 +36,7 @@ class CrossEntropy(Method):
 
     def table(self, task: Task) -> LinearRisk:
         """Return the weights of a plain mean."""
-        return cross_entropy_table(len(task.positive))
+        return cross_entropy_table(task)
 
 
 class PositiveOnly(CrossEntropy):

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fedpu.labelling import Client
+from fedpu.labelling import Facts
 from fedpu.method.base import EXPECTATION, Forward, Method
 from fedpu.registry import Registry
 from fedpu.risk import (
@@ -60,9 +60,9 @@ class FedPU(Method):
             raise ValueError(f"must be one of {', '.join(repr(name) for name in allowed)}")
         return value
 
-    def task(self, client: Client, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
+    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of the client's risk, with what it lends to the others."""
-        return client_task(client, co_negatives, clients, self.lent, self.expectation)
+        return client_task(facts, co_negatives, clients, self.lent, self.expectation)
 
     def objective(
         self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task

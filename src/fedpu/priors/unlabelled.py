@@ -10,11 +10,11 @@ from fedpu.labelling import Scenario
 
 
 def unlabelled_priors(
-    priors: Float[Tensor, " C"],
-    labelled_counts: Int64[Tensor, " C"],
-    unlabelled_count: int,
+    priors: Float[Tensor, "*K C"],
+    labelled: Int64[Tensor, "*K C"],
+    unlabelled: Int64[Tensor, "*K"],
     scenario: Scenario,
-) -> tuple[Float[Tensor, " C"], Float[Tensor, ""]]:
+) -> tuple[Float[Tensor, "*K C"], Float[Tensor, "*K"]]:
     """Return the priors inside U, and the weight with which an expectation over U enters a risk of the whole
     population.
 
@@ -23,11 +23,10 @@ def unlabelled_priors(
     π_j c_j), and U is the share 1−Σ_j π_j c_j of the population; counts give both without c: π_i c_i = n_i / n.
     """
     if scenario == "case-control":
-        return priors, torch.ones(())
-    total = int(labelled_counts.sum()) + unlabelled_count
-    if unlabelled_count == 0:
-        return torch.zeros_like(priors), torch.zeros(())
-    share = unlabelled_count / total
-    # Priors that were guessed too low could leave less than nothing in U.
-    inside = (priors - labelled_counts.to(priors.dtype) / total).clamp(min=0) / share
-    return inside, torch.tensor(share, dtype=priors.dtype)
+        return priors, priors.new_ones(unlabelled.shape)
+    total = (labelled.sum(dim=-1) + unlabelled).clamp(min=1).to(priors.dtype)
+    share = unlabelled.to(priors.dtype) / total
+    # Priors that were guessed too low could leave less than nothing in U; and U may be empty.
+    left = (priors - labelled.to(priors.dtype) / total[..., None]).clamp(min=0)
+    inside = torch.where(share[..., None] > 0, left / share[..., None].clamp(min=1e-12), 0)
+    return inside, share

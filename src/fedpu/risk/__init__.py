@@ -13,7 +13,6 @@ from fedpu.risk.linear import (
     fedpu_form,
     fedpu_table,
     linear_risk,
-    stacked,
 )
 from fedpu.risk.loss import FedPULoss
 from fedpu.risk.released import released_older_risk, released_risk
@@ -47,6 +46,5 @@ __all__ = [
     "plain_task",
     "released_older_risk",
     "released_risk",
-    "stacked",
     "upu_risk",
 ]

@@ -25,19 +25,19 @@ def co_negatives(positive: Bool[Tensor, "K C"]) -> Float[Tensor, "C C"]:
 
 
 def lent_weights(
-    total: Float[Tensor, "C C"], positive: Bool[Tensor, " C"], clients: int, mode: Lent
-) -> Float[Tensor, "C C"]:
+    total: Float[Tensor, "C C"], positive: Bool[Tensor, "*K C"], clients: int, mode: Lent
+) -> Float[Tensor, "*K C C"]:
     """Return a_im = #{q ≠ k : i ∉ P_q and m ∉ P_q} of client k for m ≠ i, zero on the diagonal.
 
     ``total`` is :func:`co_negatives` of all clients. Its diagonal counts the clients that do not label i, so
     r_i = K − total_ii label it; ``shared`` divides by r_i, and then Σ_k ``equ:fedpurisk`` = Σ_k ``equ:fedrisk1``
     however the positive classes overlap.
     """
-    if mode == "off":
-        return torch.zeros_like(total)
     own = (~positive).to(total.dtype)
-    weights = (total - torch.outer(own, own)).fill_diagonal_(0)
+    pairs = own[..., :, None] * own[..., None, :]
+    if mode == "off":
+        return torch.zeros_like(pairs)
+    weights = (total - pairs) * (1 - torch.eye(len(total), dtype=total.dtype))
     if mode == "shared":
-        labellers = (clients - total.diagonal()).clamp(min=1)
-        weights = weights / labellers[:, None]
+        weights = weights / (clients - total.diagonal()).clamp(min=1)[:, None]
     return weights

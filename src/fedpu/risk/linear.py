@@ -55,32 +55,34 @@ def fedpu_form(clamp: Clamp, cross_entropy: float) -> LinearForm:
 
 def fedpu_table(task: Task, cross_entropy: float) -> LinearRisk:
     """Return the weights of ``equ:fedpurisk`` in its trainable form with the log surrogate."""
-    classes = len(task.priors)
     p = task.positive.to(task.priors.dtype)
-    negatives = classes - p.sum()
-    exists = (negatives > 0).to(p.dtype)
-    wrong, hidden, lent = (p.new_zeros(classes + 1, classes) for _ in range(3))
-    wrong[:classes] = torch.diag(task.priors * p)
-    inside = -task.unlabelled_share * task.unlabelled_priors * p
-    group = torch.cat([inside, task.unlabelled_share.view(1)]) * exists
-    hidden[:] = group[:, None] * p
-    lent[:classes] = (task.priors * p)[:, None] * task.lent
-    constant = torch.stack([group * (negatives - 1), -lent.sum(dim=1)])
-    return LinearRisk(wrong, hidden, lent, constant, task.shares, p.new_tensor(cross_entropy))
+    negatives = (1 - p).sum(dim=-1, keepdim=True)
+    inside = -task.unlabelled_share[..., None] * task.unlabelled_priors * p
+    group = torch.cat([inside, task.unlabelled_share[..., None]], dim=-1) * (negatives > 0)
+    nothing = torch.zeros_like(p)[..., None, :]
+    lent = (task.priors * p)[..., None] * task.lent
+    return LinearRisk(
+        wrong=torch.cat([torch.diag_embed(task.priors * p), nothing], dim=-2),
+        hidden=group[..., None] * p[..., None, :],
+        lent=torch.cat([lent, nothing], dim=-2),
+        constant=torch.stack(
+            [group * (negatives - 1), torch.cat([-lent.sum(dim=-1), nothing[..., 0, :1]], dim=-1)], dim=-2
+        ),
+        shares=task.shares,
+        plain=torch.full_like(task.unlabelled_share, cross_entropy),
+    )
 
 
 CROSS_ENTROPY_FORM = LinearForm("off", (None, None, None, None, None, "positive"))
 
 
-def cross_entropy_table(classes: int) -> LinearRisk:
+def cross_entropy_table(task: Task) -> LinearRisk:
     """Return the weights of a plain mean cross-entropy."""
-    zeros = torch.zeros(classes + 1, classes)
-    return LinearRisk(zeros, zeros, zeros, torch.zeros(2, classes + 1), torch.zeros(classes + 1), torch.ones(()))
-
-
-def stacked(risks: list[LinearRisk]) -> LinearRisk:
-    """Return the weights of K clients."""
-    return LinearRisk(*(torch.stack(column) for column in zip(*risks, strict=True)))
+    zeros = torch.zeros_like(task.shares)
+    table = zeros[..., None] * task.priors[..., None, :]
+    return LinearRisk(
+        table, table, table, torch.stack([zeros, zeros], dim=-2), zeros, torch.ones_like(task.unlabelled_share)
+    )
 
 
 def linear_risk(

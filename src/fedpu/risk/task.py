@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fedpu.labelling import Client
+from fedpu.errors import ConfigError
+from fedpu.labelling import Facts
 from fedpu.priors import unlabelled_priors
 from fedpu.risk.lent import Lent, lent_weights
 
@@ -24,50 +25,51 @@ Expectation = Literal["batch", "unbiased"]
 
 
 class Task(NamedTuple):
-    """The constants of one client's risk (symbols of the paper in brackets)."""
+    """The constants of a client's risk, or of K clients' (symbols of the paper in brackets)."""
 
-    positive: Bool[Tensor, " C"]
+    positive: Bool[Tensor, "*K C"]
     """positive classes [P]; the others are its negative classes [N]"""
-    priors: Float[Tensor, " C"]
+    priors: Float[Tensor, "*K C"]
     """class priors in the client's population [π]"""
-    unlabelled_priors: Float[Tensor, " C"]
+    unlabelled_priors: Float[Tensor, "*K C"]
     """class priors inside the unlabelled data; π in the case-control scenario"""
-    unlabelled_share: Float[Tensor, ""]
+    unlabelled_share: Float[Tensor, "*K"]
     """the share of the population that the unlabelled data stand for; 1 in the case-control scenario"""
-    lent: Float[Tensor, "C C"]
+    lent: Float[Tensor, "*K C C"]
     """how often labelled data of class i stand in for other clients against class m [a_im]"""
-    shares: Float[Tensor, " C1"]
+    shares: Float[Tensor, "*K C1"]
     """shares of labelled examples of each class, and last of unlabelled ones, in the data; 0: take the batch's own"""
 
 
 def client_task(
-    client: Client, co_negatives: Float[Tensor, "C C"], clients: int, lent: Lent, expectation: Expectation
+    facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int, lent: Lent, expectation: Expectation
 ) -> Task:
-    """Return the constants of a client's risk, from what it knows and the one sum over clients."""
-    assert client.priors is not None
-    labelled, unlabelled = client.labelled_counts, int((client.labels < 0).sum())
-    inside, share = unlabelled_priors(client.priors, labelled, unlabelled, client.scenario)
-    shares = torch.tensor([*labelled.tolist(), unlabelled]) / max(1, len(client.labels))
+    """Return the constants of a client's risk, or of several, from what they know and the one sum over clients."""
+    if facts.priors is None:
+        raise ConfigError("This method needs class priors, and nobody knows them: set priors.source and priors.values.")
+    inside, share = unlabelled_priors(facts.priors, facts.labelled, facts.unlabelled, facts.scenario)
+    counts = torch.cat([facts.labelled, facts.unlabelled[..., None]], dim=-1).to(facts.priors.dtype)
+    shares = counts / counts.sum(dim=-1, keepdim=True).clamp(min=1)
     return Task(
-        positive=client.positive,
-        priors=client.priors,
+        positive=facts.positive,
+        priors=facts.priors,
         unlabelled_priors=inside,
         unlabelled_share=share,
-        lent=lent_weights(co_negatives, client.positive, clients, lent),
+        lent=lent_weights(co_negatives, facts.positive, clients, lent),
         shares=shares if expectation == "unbiased" else torch.zeros_like(shares),
     )
 
 
 def plain_task(
-    positive: Bool[Tensor, " C"], priors: Float[Tensor, " C"], lent: Float[Tensor, "C C"] | None = None
+    positive: Bool[Tensor, "*K C"], priors: Float[Tensor, "*K C"], lent: Float[Tensor, "*K C C"] | None = None
 ) -> Task:
     """Return the constants of a risk in the case-control scenario, where unlabelled data are the whole population."""
-    count = len(priors)
+    *many, classes = priors.shape
     return Task(
         positive=positive,
         priors=priors,
         unlabelled_priors=priors,
-        unlabelled_share=priors.new_ones(()),
-        lent=priors.new_zeros(count, count) if lent is None else lent,
-        shares=priors.new_zeros(count + 1),
+        unlabelled_share=priors.new_ones(many),
+        lent=priors.new_zeros(*many, classes, classes) if lent is None else lent,
+        shares=priors.new_zeros(*many, classes + 1),
     )

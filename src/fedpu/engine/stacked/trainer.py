@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from fedpu.engine.base import Job, ModelState, Update, Work
-from fedpu.engine.client import draw_batches, refuse_not_finite, usable_positions
+from fedpu.engine.client import draw_batches, refuse_not_finite
 from fedpu.engine.pool import Trainer
 from fedpu.engine.stacked.network import StackedNetwork
-from fedpu.labelling import Client
 from fedpu.method import Forward
-from fedpu.risk import PADDING, LinearRisk, Task, co_negatives, linear_risk, stacked
+from fedpu.risk import PADDING, LinearRisk, Task, co_negatives, linear_risk
 
 EXAMPLES = 256
-"""examples that a step of a stack should have: fewer leave the cores idle, more leave the cache"""
+"""examples that a step of a stack should have: fewer leave a core idle, more leave its cache"""
 FLOATS = 4_000_000
-"""parameters that a stack may have in all: four buffers of that size are a worker's memory"""
+"""parameters that a stack may have in all: a worker has three buffers of that size"""
 
 
 def can_stack(job: Job) -> bool:
@@ -29,33 +27,21 @@ def can_stack(job: Job) -> bool:
     return job.method.needs_only_logits and StackedNetwork.of(job.initial_model()) is not None
 
 
-def stacks(job: Job, work: Sequence[Work]) -> tuple[list[list[Work]], list[float]]:
+def stacks(job: Job, work: Sequence[Work], parameters: int) -> tuple[list[list[Work]], list[float]]:
     """Cut the work into stacks of clients of like size, whoever will run them; return them with their costs."""
-    rows = job.federation.offsets.diff()
-    length = sum(p.numel() for p in job.initial_model().parameters())
-    order = sorted(work, key=lambda piece: (-int(rows[piece.client]), piece.client))
+    entries = job.federation.offsets.diff().tolist()
+    order = sorted(work, key=lambda piece: (-entries[piece.client], piece.client))
     pieces: list[list[Work]] = []
-    index = 0
-    while index < len(order):
-        first = order[index]
-        batch = min(int(rows[first.client]), first.batch_size or int(rows[first.client]))
-        count = max(1, min(math.ceil(EXAMPLES / max(1, batch)), FLOATS // length))
-        if batch >= EXAMPLES // 3:
-            count = 1  # a full batch keeps a core busy by itself, and more workers can share the clients
-        pieces.append(order[index : index + count])
-        index += count
-    return pieces, [sum(float(rows[w.client]) * w.epochs * w.share for w in piece) for piece in pieces]
-
-
-@dataclass(frozen=True, eq=False)
-class _Member:
-    """A client of a stack: its data, the constants of its risk, and the batches it will see."""
-
-    work: Work
-    span: slice
-    client: Client
-    task: Task
-    batches: list[Int64[Tensor, " _"]]
+    start = 0
+    while start < len(order):
+        first = order[start]
+        batch = max(1, min(entries[first.client], first.batch_size or entries[first.client]))
+        # A batch of some size keeps a core busy by itself, and more workers can share the clients.
+        alone = batch > EXAMPLES // 3
+        count = 1 if alone else max(1, min(math.ceil(EXAMPLES / batch), FLOATS // parameters))
+        pieces.append(order[start : start + count])
+        start += count
+    return pieces, [sum(entries[w.client] * w.epochs * w.share for w in piece) for piece in pieces]
 
 
 class StackTrainer(Trainer):
@@ -67,100 +53,119 @@ class StackTrainer(Trainer):
         self.job = job
         self.network = network
         self.co_negatives = co_negatives(job.federation.positive)
-        self.pixels = job.federation.inputs.flatten(1)
-        normal, shape = job.federation.normalisation, job.federation.inputs.shape[1:]
-        self.shape = tuple(shape)
+        # What the method learns from, in columns: client k has the entries offsets[k] … offsets[k + 1].
+        federation = job.federation
+        usable = torch.ones_like(federation.labels) if job.method.uses_unlabelled else (federation.labels >= 0).long()
+        self.rows, self.labels = federation.rows[usable > 0], federation.labels[usable > 0]
+        before = torch.cat([usable.new_zeros(1), usable.cumsum(0)])
+        self.offsets: Int64[Tensor, " K1"] = before[federation.offsets]
+        self.pixels = federation.inputs.flatten(1)
+        normal, shape = federation.normalisation, tuple(federation.inputs.shape[1:])
+        self.shape = shape
         spread = math.prod(shape[1:])
         self.scale = (normal.scale / torch.tensor(normal.std)).repeat_interleave(spread)[:, None]
         self.shift = (-torch.tensor(normal.mean) / torch.tensor(normal.std)).repeat_interleave(spread)[:, None]
 
     def update(self, model: ModelState, work: list[Work]) -> Update:
         """Train all clients of a stack from the global ``model``; return their mean, weighted by n_k."""
-        members = sorted((self._member(piece) for piece in work), key=lambda member: -len(member.batches))
-        form = self.job.method.linear_form()
-        tables = None if form is None else stacked([self.job.method.table(member.task) for member in members])
+        work, batches = self._plan(work)
+        clients = torch.tensor([piece.client for piece in work])
+        method, federation = self.job.method, self.job.federation
+        task = method.task(federation.facts(clients), self.co_negatives, len(federation))
+        form = method.linear_form()
+        table = None if form is None else method.table(task)
         start = self.network.flatten(model)
-        flat = start.expand(len(members), -1).clone()
+        flat = start.expand(len(work), -1).clone()
         gradient = torch.empty_like(flat)
         velocity = torch.zeros_like(flat) if work[0].momentum else None
-        report = _Report(len(members))
-        for step in range(len(members[0].batches)):
-            # Members are sorted by their number of steps: those that are not done yet are the first ones.
-            active = sum(len(member.batches) > step for member in members)
-            inputs, labels = self._batch(members[:active], step)
+        report = _Report(len(work))
+        for positions in batches:
+            # Clients are sorted by their number of steps: those that are not done yet are the first ones.
+            active = len(positions)
+            inputs, labels = self._gather(positions)
             logits = self.network.forward(flat[:active], inputs).transpose(1, 2)
-            if form is not None and tables is not None:
-                table = LinearRisk(*(column[:active] for column in tables))
-                pull, terms = linear_risk(logits, labels, table, form.clamp)
+            if form is not None and table is not None:
+                part = LinearRisk(*(column[:active] for column in table))
+                pull, terms = linear_risk(logits, labels, part, form.clamp)
                 names = form.names
             else:
-                pull, terms, names = self._differentiate(logits, labels, members[:active])
+                pull, terms, names = self._differentiate(logits, labels, task)
             self.network.backward(flat[:active], pull.transpose(1, 2), gradient[:active])
             momentum = None if velocity is None else velocity[:active]
             _step(flat[:active], gradient[:active], momentum, start, work[0])
             report.add(terms, names, labels)
         refuse_not_finite([flat.sum(dim=1)], work[0])
-        return self._mean(members, flat, report)
+        examples = federation.sizes[clients]
+        weights = examples.double() / examples.sum()
+        return Update(
+            client=work[0].client,
+            examples=int(examples.sum()),
+            model=self.network.unflatten(flat[0] if len(work) == 1 else (weights @ flat.double()).float()),
+            terms=report.means(weights),
+            clients=len(work),
+        )
 
-    def _member(self, work: Work) -> _Member:
-        job = self.job
-        client = job.federation.client(work.client)
-        task = job.method.task(client, self.co_negatives, len(job.federation))
-        usable = usable_positions(client, job.method)
-        if len(usable) <= (work.batch_size or len(usable)) and work.epochs == 1:
-            batches = [usable] if len(usable) else []  # one batch: its order has no meaning
-        else:
-            batches = draw_batches(usable, work, job.seed)
-        return _Member(work, job.federation.span(work.client), client, task, batches)
+    def _plan(self, work: list[Work]) -> tuple[list[Work], list[Int64[Tensor, "_ _"]]]:
+        """Return the work sorted by its number of steps, and for each step the positions of every client's batch.
 
-    def _batch(self, members: list[_Member], step: int) -> tuple[Tensor, Int64[Tensor, "K N"]]:
-        """Return the inputs (K, *shape, N), normalised, and the labels, shorter batches filled up with padding."""
-        longest = max(len(member.batches[step]) for member in members)
-        rows = torch.zeros(len(members), longest, dtype=torch.int64)
-        labels = torch.full((len(members), longest), PADDING)
-        for k, member in enumerate(members):
-            positions = member.batches[step]
-            rows[k, : len(positions)] = self.job.federation.rows[member.span][positions]
-            labels[k, : len(positions)] = member.client.labels[positions]
-        pixels = self.pixels[rows.view(-1)].view(len(members), longest, -1).transpose(1, 2)
+        A row of positions is a client's; −1 fills the shorter batches up.
+        """
+        clients = torch.tensor([piece.client for piece in work])
+        first, count = self.offsets[clients], self.offsets[clients + 1] - self.offsets[clients]
+        size = work[0].batch_size
+        if work[0].epochs == 1 and (size is None or int(count.max()) <= size):  # one batch: its order has no meaning
+            order = count.argsort(descending=True, stable=True)
+            first, count = first[order], count[order]
+            active = int((count > 0).sum())
+            within = torch.arange(int(count.max()))
+            positions = torch.where(within < count[:active, None], first[:active, None] + within, -1)
+            return [work[index] for index in order.tolist()], [positions] if active else []
+        plans = [
+            [int(start) + batch for batch in draw_batches(torch.arange(int(length)), piece, self.job.seed)]
+            for piece, start, length in zip(work, first, count, strict=True)
+        ]
+        ranks = sorted(range(len(work)), key=lambda index: -len(plans[index]))
+        steps = len(plans[ranks[0]])
+        return [work[index] for index in ranks], [
+            torch.nn.utils.rnn.pad_sequence(
+                [plans[index][step] for index in ranks if len(plans[index]) > step], batch_first=True, padding_value=-1
+            )
+            for step in range(steps)
+        ]
+
+    def _gather(self, positions: Int64[Tensor, "K N"]) -> tuple[Float[Tensor, "K *shape N"], Int64[Tensor, "K N"]]:
+        """Return the inputs of a step, normalised and with the batch innermost, and the labels."""
+        filled = positions.clamp(min=0)
+        labels = torch.where(positions < 0, PADDING, self.labels[filled])
+        pixels = self.pixels[self.rows[filled.view(-1)]].view(*positions.shape, -1).transpose(1, 2)
         inputs = torch.empty(pixels.shape).copy_(pixels).mul_(self.scale).add_(self.shift)
-        return inputs.view(len(members), *self.shape, longest), labels
+        return inputs.view(len(positions), *self.shape, positions.shape[1]), labels
 
     def _differentiate(
-        self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"], members: list[_Member]
+        self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"], task: Task
     ) -> tuple[Float[Tensor, "K N C"], Float[Tensor, "K T"], tuple[str, ...]]:
         """Return what ``linear_risk`` does, for any method, by automatic differentiation of one client at a time."""
         pull = torch.zeros_like(logits)
         rows: list[Tensor] = []
         names: tuple[str, ...] = ()
-        for k, member in enumerate(members):
+        for k in range(len(logits)):
             count = int((labels[k] != PADDING).sum())
             leaf = logits[k, :count].detach().requires_grad_()
-            terms = self.job.method.objective(_giving(leaf), leaf, labels[k, :count], member.task)
+            own = Task(*(column[k] for column in task))
+            terms = self.job.method.objective(_giving(leaf), leaf, labels[k, :count], own)
             (pull[k, :count],) = torch.autograd.grad(terms["total"], leaf)
             names = tuple(name for name in terms if name != "total")
             rows.append(torch.stack([terms[name].detach() for name in names]))
         return pull, torch.stack(rows), names
 
-    def _mean(self, members: list[_Member], flat: Float[Tensor, "K D"], report: _Report) -> Update:
-        examples = torch.tensor([int(self.job.federation.sizes[member.work.client]) for member in members])
-        weights = examples.double() / examples.sum()
-        return Update(
-            client=members[0].work.client,
-            examples=int(examples.sum()),
-            model=self.network.unflatten(flat[0] if len(members) == 1 else (weights @ flat.double()).float()),
-            terms=report.means(weights),
-            clients=len(members),
-        )
-
 
 class _Report:
     """Adds up the terms of every client over its steps."""
 
-    def __init__(self, members: int) -> None:
+    def __init__(self, clients: int) -> None:
         self._names: tuple[str | None, ...] = ()
-        self._sums = torch.zeros(members, 0)
-        self._seen = torch.zeros(members)
+        self._sums = torch.zeros(clients, 0)
+        self._seen = torch.zeros(clients)
 
     def add(self, terms: Float[Tensor, "K T"], names: tuple[str | None, ...], labels: Int64[Tensor, "K N"]) -> None:
         if not self._names:
