@@ -1,0 +1,41 @@
+"""Put the tables of the committed results into the README and the documentation.
+
+A block ``<!-- table: NAME -->`` … ``<!-- end of table -->`` holds the table of ``results/NAME/comparison.md``.
+``--check`` changes nothing and fails where a block is out of step.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """Return a page with every block filled anew."""
+    return BLOCK.sub(lambda match: match[1] + _table(match[2]) + match[3], text)
+
+
+def _table(name: str) -> str:
+    lines = (ROOT / "results" / name / "comparison.md").read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|")) + "\n"
+
+
+def main() -> None:
+    """Fill or check all pages."""
+    stale = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = page.read_text("utf-8")
+        if filled(text) != text:
+            stale.append(page.name)
+            if "--check" not in sys.argv:
+                page.write_text(filled(text), "utf-8")
+    if stale and "--check" in sys.argv:
+        sys.exit(f"Out of step with results/: {', '.join(stale)}. Run 'python results/fill_tables.py'.")
+
+
+if __name__ == "__main__":
+    main()
