@@ -98,6 +98,10 @@ def main() -> None:
     )
     if get_framework_module().distributed.global_rank == 0:
         common.report(task, clock.marks, torch_models.weights_of(network.network), ["pfl", "torch", "numpy"])
+    if torch.distributed.is_initialized():
+        # Leave together: a worker that loses its connection to one that has left aborts.
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from fedpu.engine.base import Job, ModelState, Update, Work
 from fedpu.engine.client import draw_batches, refuse_not_finite
 from fedpu.engine.pool import Trainer
 from fedpu.engine.stacked.network import StackedNetwork
-from fedpu.method import Forward
+from fedpu.method import Forward, Method
 from fedpu.risk import PADDING, LinearRisk, Task, co_negatives, linear_risk
 
 EXAMPLES = 256
@@ -36,9 +36,11 @@ def stacks(job: Job, work: Sequence[Work], parameters: int) -> tuple[list[list[W
     while start < len(order):
         first = order[start]
         batch = max(1, min(entries[first.client], first.batch_size or entries[first.client]))
-        # A batch of some size keeps a core busy by itself, and more workers can share the clients.
-        alone = batch > EXAMPLES // 3
-        count = 1 if alone else max(1, min(math.ceil(EXAMPLES / batch), FLOATS // parameters))
+        single = batch >= entries[first.client] and first.epochs == 1
+        count = math.ceil(EXAMPLES / batch)
+        if not single:
+            # Each client has parameters of its own; and a batch of some size keeps a core busy by itself.
+            count = 1 if batch > EXAMPLES // 3 else max(1, min(count, FLOATS // parameters))
         pieces.append(order[start : start + count])
         start += count
     return pieces, [sum(entries[w.client] * w.epochs * w.share for w in piece) for piece in pieces]
@@ -70,40 +72,75 @@ class StackTrainer(Trainer):
         """Train all clients of a stack from the global ``model``; return their mean, weighted by n_k."""
         work, batches = self._plan(work)
         clients = torch.tensor([piece.client for piece in work])
-        method, federation = self.job.method, self.job.federation
-        task = method.task(federation.facts(clients), self.co_negatives, len(federation))
-        form = method.linear_form()
-        table = None if form is None else method.table(task)
+        federation = self.job.federation
+        task = self.job.method.task(federation.facts(clients), self.co_negatives, len(federation))
+        objective = _Objective(self.job.method, task)
+        examples = federation.sizes[clients]
+        weights = examples.double() / examples.sum()
         start = self.network.flatten(model)
+        if len(batches) == 1:
+            mean = self._single_step(start, batches[0], objective, work[0], weights.float())
+        else:
+            mean = self._steps(start, batches, objective, work, weights)
+        refuse_not_finite([mean], work[0])
+        return Update(
+            client=work[0].client,
+            examples=int(examples.sum()),
+            model=self.network.unflatten(mean),
+            terms=objective.means(weights),
+            clients=len(work),
+        )
+
+    def _steps(
+        self,
+        start: Float[Tensor, " D"],
+        batches: list[Int64[Tensor, "_ _"]],
+        objective: _Objective,
+        work: list[Work],
+        weights: Float[Tensor, " K"],
+    ) -> Float[Tensor, " D"]:
+        """Return the clients' mean after all of their steps, every client on parameters of its own."""
         flat = start.expand(len(work), -1).clone()
         gradient = torch.empty_like(flat)
         velocity = torch.zeros_like(flat) if work[0].momentum else None
-        report = _Report(len(work))
         for positions in batches:
             # Clients are sorted by their number of steps: those that are not done yet are the first ones.
             active = len(positions)
             inputs, labels = self._gather(positions)
-            logits = self.network.forward(flat[:active], inputs).transpose(1, 2)
-            if form is not None and table is not None:
-                part = LinearRisk(*(column[:active] for column in table))
-                pull, terms = linear_risk(logits, labels, part, form.clamp)
-                names = form.names
-            else:
-                pull, terms, names = self._differentiate(logits, labels, task)
+            pull = objective(self.network.forward(flat[:active], inputs).transpose(1, 2), labels)
             self.network.backward(flat[:active], pull.transpose(1, 2), gradient[:active])
             momentum = None if velocity is None else velocity[:active]
             _step(flat[:active], gradient[:active], momentum, start, work[0])
-            report.add(terms, names, labels)
-        refuse_not_finite([flat.sum(dim=1)], work[0])
-        examples = federation.sizes[clients]
-        weights = examples.double() / examples.sum()
-        return Update(
-            client=work[0].client,
-            examples=int(examples.sum()),
-            model=self.network.unflatten(flat[0] if len(work) == 1 else (weights @ flat.double()).float()),
-            terms=report.means(weights),
-            clients=len(work),
-        )
+        return flat[0] if len(work) == 1 else (weights @ flat.double()).float()
+
+    def _single_step(
+        self,
+        start: Float[Tensor, " D"],
+        positions: Int64[Tensor, "A N"],
+        objective: _Objective,
+        work: Work,
+        weights: Float[Tensor, " K"],
+    ) -> Float[Tensor, " D"]:
+        """Return the clients' mean after one step each, from one pass over the examples of all of them.
+
+        Before their first step all clients have the same parameters, so the mean of their gradients is the gradient of
+        their mean loss: no client needs parameters of its own.
+        """
+        active, length = positions.shape
+        real = (positions >= 0).view(-1)
+        inputs, labels = self._gather(positions.view(1, -1)[:, real])
+        classes = len(self.job.federation.classes)
+        logits = start.new_zeros(active * length, classes)
+        logits[real] = self.network.forward(start[None], inputs)[0].T
+        every = torch.full((active * length,), PADDING)
+        every[real] = labels[0]
+        pull = objective(logits.view(active, length, classes), every.view(active, length))
+        pull = (pull * weights[:active, None, None]).view(-1, classes)[real]
+        gradient = torch.empty_like(start)[None]
+        self.network.backward(start[None], pull.T[None].contiguous(), gradient)
+        if work.weight_decay:
+            gradient.add_(start, alpha=work.weight_decay * float(weights[:active].sum()))
+        return start - work.lr * gradient[0]
 
     def _plan(self, work: list[Work]) -> tuple[list[Work], list[Int64[Tensor, "_ _"]]]:
         """Return the work sorted by its number of steps, and for each step the positions of every client's batch.
@@ -141,8 +178,38 @@ class StackTrainer(Trainer):
         inputs = torch.empty(pixels.shape).copy_(pixels).mul_(self.scale).add_(self.shift)
         return inputs.view(len(positions), *self.shape, positions.shape[1]), labels
 
+
+class _Objective:
+    """The loss of every client of a stack: its gradient with respect to the logits, and its terms added up over
+    steps.
+    """
+
+    def __init__(self, method: Method, task: Task) -> None:
+        self._method = method
+        self._task = task
+        self._form = method.linear_form()
+        self._table = None if self._form is None else method.table(task)
+        self._names: tuple[str | None, ...] = ()
+        self._sums = torch.zeros(len(task.positive), 0)
+        self._seen = torch.zeros(len(task.positive))
+
+    def __call__(self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"]) -> Float[Tensor, "K N C"]:
+        """Return the gradient for the first K clients."""
+        if self._form is not None and self._table is not None:
+            names = self._form.names
+            part = LinearRisk(*(column[: len(logits)] for column in self._table))
+            pull, terms = linear_risk(logits, labels, part, self._form.clamp)
+        else:
+            pull, terms, names = self._differentiate(logits, labels)
+        if not self._names:
+            self._names, self._sums = names, torch.zeros(len(self._seen), len(names))
+        sizes = (labels != PADDING).sum(dim=1).to(terms.dtype)
+        self._sums[: len(terms)].addcmul_(terms, sizes[:, None])
+        self._seen[: len(terms)] += sizes
+        return pull
+
     def _differentiate(
-        self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"], task: Task
+        self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"]
     ) -> tuple[Float[Tensor, "K N C"], Float[Tensor, "K T"], tuple[str, ...]]:
         """Return what ``linear_risk`` does, for any method, by automatic differentiation of one client at a time."""
         pull = torch.zeros_like(logits)
@@ -151,28 +218,12 @@ class StackTrainer(Trainer):
         for k in range(len(logits)):
             count = int((labels[k] != PADDING).sum())
             leaf = logits[k, :count].detach().requires_grad_()
-            own = Task(*(column[k] for column in task))
-            terms = self.job.method.objective(_giving(leaf), leaf, labels[k, :count], own)
+            own = Task(*(column[k] for column in self._task))
+            terms = self._method.objective(_giving(leaf), leaf, labels[k, :count], own)
             (pull[k, :count],) = torch.autograd.grad(terms["total"], leaf)
             names = tuple(name for name in terms if name != "total")
             rows.append(torch.stack([terms[name].detach() for name in names]))
         return pull, torch.stack(rows), names
-
-
-class _Report:
-    """Adds up the terms of every client over its steps."""
-
-    def __init__(self, clients: int) -> None:
-        self._names: tuple[str | None, ...] = ()
-        self._sums = torch.zeros(clients, 0)
-        self._seen = torch.zeros(clients)
-
-    def add(self, terms: Float[Tensor, "K T"], names: tuple[str | None, ...], labels: Int64[Tensor, "K N"]) -> None:
-        if not self._names:
-            self._names, self._sums = names, torch.zeros(len(self._seen), len(names))
-        sizes = (labels != PADDING).sum(dim=1).to(terms.dtype)
-        self._sums[: len(terms)].addcmul_(terms, sizes[:, None])
-        self._seen[: len(terms)] += sizes
 
     def means(self, weights: Float[Tensor, " K"]) -> dict[str, float]:
         """Return the mean of each term over the clients that trained, by their weights."""
