@@ -21,7 +21,7 @@ from peers import common
 SCENARIOS = {"10x6000": "paper-cnn", "1000x60": "paper-cnn", "1000x1": "mlp"}
 CHECKS = (("10x300", "paper-cnn"), ("10x100", "mlp"))
 TOLERANCE = 1e-5
-ALL_PEERS = (*harness.PEERS, "fedpu-local")
+ALL_PEERS = (*harness.PEERS, "fedpu-local", "fedpu-reference")
 
 
 @dataclass
@@ -152,7 +152,7 @@ def interleaved(pythons: dict[str, Path], command: list[str], repeats: int) -> d
                     seconds = " ".join(f"{second:.3f}" for second in outcome.runs[-1]["seconds"])
                 except harness.PeerError as error:
                     outcome.error = seconds = str(error)
-                print(f"  repeat {repeat + 1}  {name:12}  {seconds}", flush=True)
+                print(f"  repeat {repeat + 1}  {name:15}  {seconds}", flush=True)
     return outcomes
 
 
@@ -191,7 +191,7 @@ def check(pythons: dict[str, Path], scratch: Path) -> int:
             try:
                 harness.run(harness.find(name), python, [*command, "--in-order", "--save", str(saved)])
             except harness.PeerError as error:
-                print(f"  {name:12}  {error}")
+                print(f"  {name:15}  {error}")
                 worst = float("inf")
                 continue
             with np.load(saved) as file:
@@ -199,7 +199,7 @@ def check(pythons: dict[str, Path], scratch: Path) -> int:
             reference = reference or weights
             difference, moved = apart(weights, reference), apart(weights, common.initial_weights(model))
             worst = max(worst, difference)
-            print(f"  {name:12}  {difference:.1e}   (the round moved the model by {moved:.1e})", flush=True)
+            print(f"  {name:15}  {difference:.1e}   (the round moved the model by {moved:.1e})", flush=True)
     print(f"\nAll models agree to {worst:.1e}." if worst <= TOLERANCE else f"\nNOT the same: {worst:.1e} apart.")
     return int(worst > TOLERANCE)
 

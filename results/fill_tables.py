@@ -1,6 +1,7 @@
 """Put the tables of the committed results into the README and the documentation.
 
-A block ``<!-- table: NAME -->`` … ``<!-- end of table -->`` holds the table of ``results/NAME/comparison.md``.
+A block ``<!-- table: NAME -->`` … ``<!-- end of table -->`` holds the table of ``results/NAME/comparison.md``, and
+``<!-- include: FILE -->`` … ``<!-- end of include -->`` that file of ``results``.
 ``--check`` changes nothing and fails where a block is out of step.
 """
 
@@ -11,11 +12,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r"(<!-- include: ([\w/.-]+) -->\n).*?(<!-- end of include -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
     """Return a page with every block filled anew."""
+    text = INCLUDE.sub(lambda match: match[1] + (ROOT / "results" / match[2]).read_text("utf-8") + match[3], text)
     return BLOCK.sub(lambda match: match[1] + _table(match[2]) + match[3], text)
 
 

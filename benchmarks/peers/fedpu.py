@@ -13,8 +13,8 @@ from fedpu.aggregation import ServerState
 from fedpu.algorithm import rounds
 from fedpu.data.dataset import Normalisation
 from fedpu.engine import Job
+from fedpu.engine.client import draw_batches
 from fedpu.partition import Partition
-from fedpu.randomness import torch_generator
 
 from . import common
 
@@ -26,7 +26,7 @@ def main() -> None:
     arguments = options.parse_args()
     task = common.Task.of(arguments)
     config = configuration(task, arguments.engine)
-    prepared = prepare(config, dataset(task), partition(task, config.seed))
+    prepared = prepare(config, dataset(task), partition(task, config))
     job = Job(prepared.federation, config.method, config.model, config.seed)
     weights = {name: torch.from_numpy(value) for name, value in common.initial_weights(task.model).items()}
     state = dataclasses.replace(ServerState.initial(job.initial_model()), model=weights)
@@ -68,18 +68,23 @@ def dataset(task: common.Task) -> Dataset:
     )
 
 
-def partition(task: common.Task, seed: int) -> Partition:
+def partition(task: common.Task, config: Config) -> Partition:
     """Return the same clients as the peers'.
 
     fedpu draws its own order of the examples. To take them in the order of the data in the first round, they are laid
-    down so that its draw puts them there.
+    down so that its draws put them there.
     """
     rows = np.arange(task.clients * task.examples).reshape(task.clients, task.examples)
-    if task.in_order:
-        for client in range(task.clients):
-            drawn = torch.randperm(task.examples, generator=torch_generator(seed, "batches", 0, client, 0)).numpy()
-            rows[client, drawn] = rows[client].copy()
-    return Partition.of(list(rows))
+    in_turn = Partition.of(list(rows))
+    if not task.in_order:
+        return in_turn
+    shuffled = in_turn.shuffled(config.seed)
+    laid = np.empty_like(rows)
+    for work in config.aggregation.work(config.seed, 0, list(range(task.clients))):
+        drawn = torch.cat(draw_batches(torch.arange(task.examples), work, config.seed)).numpy()
+        taken = shuffled[work.client][drawn] - rows[work.client, 0]
+        laid[work.client, taken] = rows[work.client]
+    return Partition.of(list(laid))
 
 
 if __name__ == "__main__":
