@@ -55,7 +55,8 @@ def profile() -> dict[str, float]:
     assert network is not None
     facts = job.federation.facts(torch.tensor([0]))
     task = job.method.task(facts, co_negatives(job.federation.positive), 10)
-    table = job.method.table(task)
+    table, form = job.method.table(task), job.method.linear_form()
+    assert form is not None
     positions = torch.arange(BATCH)[None]
     flat = network.flatten(dict(job.initial_model().state_dict()))[None].clone()
     gradient, velocity = torch.empty_like(flat), torch.zeros_like(flat)
@@ -63,12 +64,12 @@ def profile() -> dict[str, float]:
     parts = {"gather and normalise": best(lambda: trainer._gather(positions))}
 
     activations, parameters, slots = [inputs], [], []
-    views = network._views(flat)
+    views = network.views(flat)
     for layer in network.layers:
         mine, views = views[: len(layer.sizes)], views[len(layer.sizes) :]
         parameters.append(mine)
         activations.append(layer.forward(activations[-1], mine))
-    outs = network._views(gradient)
+    outs = network.views(gradient)
     for layer in network.layers:
         slots.append(outs[: len(layer.sizes)])
         outs = outs[len(layer.sizes) :]
@@ -76,8 +77,8 @@ def profile() -> dict[str, float]:
         name = f"{index + 1} {type(layer).__name__}"
         parts[f"{name} forward"] = best(lambda i=index, la=layer: la.forward(activations[i], parameters[i]))
     logits = activations[-1].transpose(1, 2)
-    parts["risk and its gradient"] = best(lambda: linear_risk(logits, labels, table, "max"))
-    pull = linear_risk(logits, labels, table, "max")[0].transpose(1, 2)
+    parts["risk and its gradient"] = best(lambda: linear_risk(logits, labels, table, form))
+    pull = linear_risk(logits, labels, table, form)[0].transpose(1, 2)
     for index in range(len(network.layers) - 1, -1, -1):
         layer, first = network.layers[index], index == 0
         parts[f"{index + 1} {type(layer).__name__} backward"] = best(

@@ -45,8 +45,8 @@ def predict(
     """Return the logits of stored inputs, a batch at a time, on the CPU."""
     twin = StackedNetwork.of(network) if device.type == "cpu" else None
     if twin is not None:  # several times faster than the network itself
-        flat = twin.flatten(dict(network.state_dict()))[None]
+        parameters = twin.views(twin.flatten(dict(network.state_dict()))[None])
         batches = (normalisation(batch).movedim(0, -1)[None] for batch in inputs.split(BATCH))
-        return torch.cat([twin.forward(flat, batch.contiguous())[0].T for batch in batches])
+        return torch.cat([twin.forward(parameters, batch.contiguous())[0].T for batch in batches])
     network = network.to(device).eval()
     return torch.cat([network(normalisation(batch.to(device))).cpu() for batch in inputs.split(BATCH)])

@@ -132,8 +132,8 @@ def test_stacked_layers_have_the_output_and_gradient_of_their_modules(layers: li
     flat = torch.stack([start, start + 0.1 * torch.randn(start.shape, generator=generator)])
     x, pull = torch.randn(2, 2, 8, 8, 5, generator=generator), torch.randn(2, 3, 5, generator=generator)
     out = torch.empty_like(flat)
-    logits = twin.forward(flat, x)
-    twin.backward(flat, pull, out)
+    logits = twin.forward(twin.views(flat), x)
+    twin.backward(twin.views(flat), pull, twin.views(out))
     for k in range(2):
         network.load_state_dict(twin.unflatten(flat[k]))
         network.zero_grad()

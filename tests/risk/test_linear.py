@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpu.risk import PADDING, Task, cross_entropy_table, fedpu_form, fedpu_risk, fedpu_table, linear_risk, plain_task
+from fedpu.risk import CROSS_ENTROPY_FORM, PADDING, Task, fedpu_form, fedpu_risk, fedpu_table, linear_risk
 from risk.test_federated import random_case
 
 
@@ -35,25 +35,23 @@ def test_every_term_and_the_gradient_are_the_same(seeds: list[int], clamp: str, 
             task = task._replace(shares=counts.double() / len(y))
         tasks.append(task)
         logits[k, : len(y)], labels[k, : len(y)] = z, y
-    gradient, terms = linear_risk(logits, labels, fedpu_table(together(tasks), plain), clamp)
+    form = fedpu_form(clamp, "unbiased" if unbiased else "batch", plain)
+    gradient, terms = linear_risk(logits, labels, fedpu_table(together(tasks)), form)
     for k, (z, y, _) in enumerate(cases):
         z = z.clone().requires_grad_()
         expected = fedpu_risk(z, y, tasks[k], clamp=clamp, cross_entropy=plain)
         expected["total"].backward()
         torch.testing.assert_close(gradient[k, : len(y)], z.grad, rtol=1e-9, atol=1e-10)
         assert not gradient[k, len(y) :].any(), "padding must have no gradient"
-        for name, value in zip(fedpu_form(clamp, plain).names, terms[k].tolist(), strict=True):
-            if name is not None:
-                assert value == pytest.approx(expected[name].item(), abs=1e-9), name
+        for name, value in zip(form.names, terms[k].tolist(), strict=True):
+            assert value == pytest.approx(expected[name].item(), abs=1e-9), name
         assert terms[k].sum().item() == pytest.approx(expected["total"].item(), abs=1e-9)
 
 
 def test_cross_entropy_is_the_plain_mean() -> None:
     z = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     y = torch.tensor([[0, 1, 2, 3, 0, 1, 2], [3, 2, 1, 0, PADDING, PADDING, PADDING]])
-    gradient, terms = linear_risk(
-        z.detach(), y, cross_entropy_table(plain_task(torch.ones(2, 4, dtype=torch.bool), torch.zeros(2, 4))), "off"
-    )
+    gradient, terms = linear_risk(z.detach(), y, None, CROSS_ENTROPY_FORM)
     loss = torch.nn.functional.cross_entropy(z[0], y[0]) + torch.nn.functional.cross_entropy(z[1, :4], y[1, :4])
     loss.backward()
     torch.testing.assert_close(gradient, z.grad)

@@ -48,9 +48,9 @@ class Method(Settings, ABC):
         """Return the terms of the loss of one batch; ``total`` is minimised, all are recorded."""
 
     def linear_form(self) -> LinearForm | None:
-        """Return the form of the objective where it is a table of weights, for an engine's fast path."""
+        """Return the form of the objective where it is linear in the two log surrogates, for an engine's fast path."""
         return None
 
-    def table(self, task: Task) -> LinearRisk:
-        """Return that table; asked for only where there is a form."""
-        raise NotImplementedError
+    def table(self, task: Task) -> LinearRisk | None:
+        """Return the weights that go with the form, where it has blocks."""
+        return None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedpu.labelling import Facts
 from fedpu.method.base import Forward, Method
-from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, LinearRisk, Task, Terms, cross_entropy_table, plain_task
+from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, Task, Terms, plain_task
 
 
 class CrossEntropy(Method):
@@ -33,10 +33,6 @@ class CrossEntropy(Method):
     def linear_form(self) -> LinearForm:
         """Return the form of a plain mean."""
         return CROSS_ENTROPY_FORM
-
-    def table(self, task: Task) -> LinearRisk:
-        """Return the weights of a plain mean."""
-        return cross_entropy_table(task)
 
 
 class PositiveOnly(CrossEntropy):

@@ -77,8 +77,8 @@ class FedPU(Method):
 
     def linear_form(self) -> LinearForm | None:
         """Return the form of the log surrogate; the others are differentiated automatically."""
-        return fedpu_form(self.clamp, self.cross_entropy) if self.surrogate == "log" else None
+        return fedpu_form(self.clamp, self.expectation, self.cross_entropy) if self.surrogate == "log" else None
 
     def table(self, task: Task) -> LinearRisk:
         """Return the weights of ``equ:fedpurisk``."""
-        return fedpu_table(task, self.cross_entropy)
+        return fedpu_table(task)

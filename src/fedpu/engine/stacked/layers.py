@@ -25,6 +25,10 @@ class Layer(ABC):
 
     sizes: tuple[tuple[int, ...], ...] = ()
     """shapes of its parameters, in the order of the module's ``parameters()``"""
+    needs_output: bool = False
+    """does ``backward`` look at what ``forward`` returned?"""
+    may_overwrite_input: bool = False
+    """set where the layer before does not need its output"""
 
     @abstractmethod
     def forward(self, x: Stack, parameters: Sequence[Tensor]) -> Stack:
@@ -141,7 +145,7 @@ class MaxPool2x2(Layer):
 
     def forward(self, x: Stack, parameters: Sequence[Tensor]) -> Stack:
         """Take the larger of each pair in a row, then the larger of the two rows."""
-        self.shape = x.shape
+        self.x = x
         a, b, c, d = self._corners(x)
         top, bottom = torch.maximum(a, b), torch.maximum(c, d)
         # 0/1 in floats: products of floats with booleans are several times slower.
@@ -153,7 +157,10 @@ class MaxPool2x2(Layer):
 
     def backward(self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Stack:
         """Hand each gradient to the place that its maximum came from."""
-        x = gradient.new_zeros(self.shape)
+        # Where the values are not needed any more their memory is taken: it is still near.
+        x = self.x if self.may_overwrite_input else torch.empty_like(self.x)
+        if x.shape[2] % 2 or x.shape[3] % 2:
+            x.zero_()  # a row or column was never looked at
         a, b, c, d = self._corners(x)
         below = gradient * self.lower
         above = gradient - below
@@ -173,9 +180,11 @@ class MaxPool2x2(Layer):
 class ReLU(Layer):
     """``nn.ReLU``."""
 
+    needs_output = True
+
     def forward(self, x: Stack, parameters: Sequence[Tensor]) -> Stack:
         """y = max(x, 0)."""
-        self.y = x.clamp_min(0)
+        self.y = x.clamp_min_(0)  # in place: no layer needs its own output again
         return self.y
 
     def backward(self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Stack:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -30,6 +32,8 @@ class StackedNetwork:
             if layer is None:
                 return None
             layers.append(layer)
+        for before, after in itertools.pairwise(layers):
+            after.may_overwrite_input = not before.needs_output
         parameters = dict(network.named_parameters())
         trainable = all(p.requires_grad and p.dtype == torch.float32 for p in parameters.values())
         if not trainable or list(network.buffers()) or not any(layer.sizes for layer in layers):
@@ -43,19 +47,21 @@ class StackedNetwork:
 
     def unflatten(self, flat: Float[Tensor, " D"]) -> ModelState:
         """Return a vector as a model's parameters."""
-        return {name: part[0].clone() for name, part in zip(self.names, self._views(flat[None]), strict=True)}
+        return {name: part[0].clone() for name, part in zip(self.names, self.views(flat[None]), strict=True)}
 
-    def forward(self, flat: Float[Tensor, "K D"], x: Float[Tensor, "K *shape N"]) -> Float[Tensor, "K C N"]:
-        """Return the logits of every network on its own batch."""
-        parameters = self._views(flat)
+    def forward(self, parameters: Sequence[Tensor], x: Float[Tensor, "K *shape N"]) -> Float[Tensor, "K C N"]:
+        """Return the logits of every network on its own batch; ``parameters`` are the ``views`` of a flat buffer."""
         for layer in self.layers:
             mine, parameters = parameters[: len(layer.sizes)], parameters[len(layer.sizes) :]
             x = layer.forward(x, mine)
         return x
 
-    def backward(self, flat: Float[Tensor, "K D"], gradient: Float[Tensor, "K C N"], out: Float[Tensor, "K D"]) -> None:
-        """Write the gradient of all parameters to ``out``, given the logits' gradient."""
-        parameters, gradients = self._views(flat), self._views(out)
+    def backward(
+        self, parameters: Sequence[Tensor], gradient: Float[Tensor, "K C N"], gradients: Sequence[Tensor]
+    ) -> None:
+        """Write the gradient of all parameters to ``gradients``, views of another buffer, given the logits'
+        gradient.
+        """
         first = next(index for index, layer in enumerate(self.layers) if layer.sizes)
         for index in range(len(self.layers) - 1, first - 1, -1):
             layer = self.layers[index]
@@ -65,7 +71,8 @@ class StackedNetwork:
             if before is not None:
                 gradient = before
 
-    def _views(self, flat: Float[Tensor, "K D"]) -> list[Tensor]:
+    def views(self, flat: Float[Tensor, "K D"]) -> list[Tensor]:
+        """Return a flat buffer as the parameters that it holds."""
         views, start = [], 0
         for shape in self.shapes:
             end = start + math.prod(shape)

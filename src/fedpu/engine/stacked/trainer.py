@@ -65,11 +65,17 @@ class StackTrainer(Trainer):
         normal, shape = federation.normalisation, tuple(federation.inputs.shape[1:])
         self.shape = shape
         spread = math.prod(shape[1:])
-        self.scale = (normal.scale / torch.tensor(normal.std)).repeat_interleave(spread)[:, None]
-        self.shift = (-torch.tensor(normal.mean) / torch.tensor(normal.std)).repeat_interleave(spread)[:, None]
+        self.scale = (normal.scale / torch.tensor(normal.std)).repeat_interleave(spread)
+        self.shift = (-torch.tensor(normal.mean) / torch.tensor(normal.std)).repeat_interleave(spread)
 
+    @torch.no_grad()
     def update(self, model: ModelState, work: list[Work]) -> Update:
         """Train all clients of a stack from the global ``model``; return their mean, weighted by n_k."""
+        # Where gradients are written out there is nothing to be tracked, which makes each small operation cheaper.
+        with torch.inference_mode(self.job.method.linear_form() is not None):
+            return self._update(model, work)
+
+    def _update(self, model: ModelState, work: list[Work]) -> Update:
         work, batches = self._plan(work)
         clients = torch.tensor([piece.client for piece in work])
         federation = self.job.federation
@@ -100,18 +106,22 @@ class StackTrainer(Trainer):
         weights: Float[Tensor, " K"],
     ) -> Float[Tensor, " D"]:
         """Return the clients' mean after all of their steps, every client on parameters of its own."""
-        flat = start.expand(len(work), -1).clone()
+        flat = whole = start.expand(len(work), -1).clone()
         gradient = torch.empty_like(flat)
         velocity = torch.zeros_like(flat) if work[0].momentum else None
+        parameters, gradients = self.network.views(flat), self.network.views(gradient)
         for positions in batches:
             # Clients are sorted by their number of steps: those that are not done yet are the first ones.
             active = len(positions)
+            if active < len(flat):
+                flat, gradient = flat[:active], gradient[:active]
+                velocity = None if velocity is None else velocity[:active]
+                parameters, gradients = self.network.views(flat), self.network.views(gradient)
             inputs, labels = self._gather(positions)
-            pull = objective(self.network.forward(flat[:active], inputs).transpose(1, 2), labels)
-            self.network.backward(flat[:active], pull.transpose(1, 2), gradient[:active])
-            momentum = None if velocity is None else velocity[:active]
-            _step(flat[:active], gradient[:active], momentum, start, work[0])
-        return flat[0] if len(work) == 1 else (weights @ flat.double()).float()
+            pull = objective(self.network.forward(parameters, inputs).transpose(1, 2), labels)
+            self.network.backward(parameters, pull.transpose(1, 2), gradients)
+            _step(flat, gradient, velocity, start, work[0])
+        return whole[0] if len(work) == 1 else (weights @ whole.double()).float()
 
     def _single_step(
         self,
@@ -130,14 +140,15 @@ class StackTrainer(Trainer):
         real = (positions >= 0).view(-1)
         inputs, labels = self._gather(positions.view(1, -1)[:, real])
         classes = len(self.job.federation.classes)
+        parameters = self.network.views(start[None])
         logits = start.new_zeros(active * length, classes)
-        logits[real] = self.network.forward(start[None], inputs)[0].T
+        logits[real] = self.network.forward(parameters, inputs)[0].T
         every = torch.full((active * length,), PADDING)
         every[real] = labels[0]
         pull = objective(logits.view(active, length, classes), every.view(active, length))
         pull = (pull * weights[:active, None, None]).view(-1, classes)[real]
         gradient = torch.empty_like(start)[None]
-        self.network.backward(start[None], pull.T[None].contiguous(), gradient)
+        self.network.backward(parameters, pull.T[None].contiguous(), self.network.views(gradient))
         if work.weight_decay:
             gradient.add_(start, alpha=work.weight_decay * float(weights[:active].sum()))
         return start - work.lr * gradient[0]
@@ -174,8 +185,9 @@ class StackTrainer(Trainer):
         """Return the inputs of a step, normalised and with the batch innermost, and the labels."""
         filled = positions.clamp(min=0)
         labels = torch.where(positions < 0, PADDING, self.labels[filled])
-        pixels = self.pixels[self.rows[filled.view(-1)]].view(*positions.shape, -1).transpose(1, 2)
-        inputs = torch.empty(pixels.shape).copy_(pixels).mul_(self.scale).add_(self.shift)
+        rows = self.rows.index_select(0, filled.view(-1))
+        pixels = self.pixels.index_select(0, rows).to(torch.float32).mul_(self.scale).add_(self.shift)
+        inputs = pixels.view(*positions.shape, -1).transpose(1, 2).contiguous()
         return inputs.view(len(positions), *self.shape, positions.shape[1]), labels
 
 
@@ -189,23 +201,23 @@ class _Objective:
         self._task = task
         self._form = method.linear_form()
         self._table = None if self._form is None else method.table(task)
-        self._names: tuple[str | None, ...] = ()
+        self._names: tuple[str, ...] = ()
         self._sums = torch.zeros(len(task.positive), 0)
         self._seen = torch.zeros(len(task.positive))
 
     def __call__(self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"]) -> Float[Tensor, "K N C"]:
         """Return the gradient for the first K clients."""
-        if self._form is not None and self._table is not None:
+        if self._form is not None:
             names = self._form.names
-            part = LinearRisk(*(column[: len(logits)] for column in self._table))
-            pull, terms = linear_risk(logits, labels, part, self._form.clamp)
+            part = None if self._table is None else LinearRisk(*(column[: len(logits)] for column in self._table))
+            pull, terms = linear_risk(logits, labels, part, self._form)
         else:
             pull, terms, names = self._differentiate(logits, labels)
         if not self._names:
             self._names, self._sums = names, torch.zeros(len(self._seen), len(names))
-        sizes = (labels != PADDING).sum(dim=1).to(terms.dtype)
-        self._sums[: len(terms)].addcmul_(terms, sizes[:, None])
-        self._seen[: len(terms)] += sizes
+        sizes = (labels != PADDING).sum(dim=1, keepdim=True)
+        self._sums[: len(terms)].addcmul_(terms, sizes)
+        self._seen[: len(terms)] += sizes[:, 0]
         return pull
 
     def _differentiate(
@@ -217,9 +229,10 @@ class _Objective:
         names: tuple[str, ...] = ()
         for k in range(len(logits)):
             count = int((labels[k] != PADDING).sum())
-            leaf = logits[k, :count].detach().requires_grad_()
             own = Task(*(column[k] for column in self._task))
-            terms = self._method.objective(_giving(leaf), leaf, labels[k, :count], own)
+            with torch.enable_grad():
+                leaf = logits[k, :count].detach().requires_grad_()
+                terms = self._method.objective(_giving(leaf), leaf, labels[k, :count], own)
             (pull[k, :count],) = torch.autograd.grad(terms["total"], leaf)
             names = tuple(name for name in terms if name != "total")
             rows.append(torch.stack([terms[name].detach() for name in names]))
@@ -232,8 +245,7 @@ class _Objective:
             return {}
         share = weights[trained] / weights[trained].sum()
         values = (share @ (self._sums[trained].double() / self._seen[trained, None])).tolist()
-        named = {name: value for name, value in zip(self._names, values, strict=True) if name is not None}
-        return named | {"total": sum(values)}
+        return dict(zip(self._names, values, strict=True)) | {"total": sum(values)}
 
 
 def _step(
