@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import safetensors.torch
@@ -48,12 +49,13 @@ class Pool:
             return
         assert self._executor is not None
         packed = safetensors.torch.save(model)  # bytes: tensors would travel as one file descriptor each
-        futures: dict[int, Future[Update]] = {}
+        futures: dict[int, Future[tuple[Update, bytes]]] = {}
         try:
             for index in sorted(range(len(work)), key=lambda i: -costs[i]):
                 futures[index] = self._executor.submit(_update, packed, work[index])
             for index in range(len(work)):
-                yield futures.pop(index).result()
+                update, trained = futures.pop(index).result()
+                yield replace(update, model=safetensors.torch.load(trained))
         except BrokenProcessPool as error:
             raise TrainingError(
                 "A worker process was killed, most likely because memory ran out. Set engine.workers = 1, or use a "
@@ -129,6 +131,7 @@ def _exit_after_parent() -> None:
         os._exit(1)
 
 
-def _update(packed: bytes, work: Any) -> Update:
+def _update(packed: bytes, work: Any) -> tuple[Update, bytes]:
     assert _trainer is not None
-    return _trainer.update(safetensors.torch.load(packed), work)
+    update = _trainer.update(safetensors.torch.load(packed), work)
+    return replace(update, model={}), safetensors.torch.save(update.model)
