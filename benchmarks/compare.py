@@ -80,7 +80,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds of a run, after one that warms up")
     parser.add_argument("--repeats", type=int, default=3, help="runs of every peer, in turn with the others")
     parser.add_argument("--cores", type=int, default=2, help="cores that everything is held to")
-    parser.add_argument("--out", type=Path, help="folder for a JSON file a scenario")
+    parser.add_argument("--out", type=Path, help="folder for a JSON file and a table a scenario")
     parser.add_argument("--environments", type=Path, default=harness.ROOT / ".bench", help="where peers are installed")
     parser.add_argument("--check", action="store_true", help="compare the global models after one round, not the times")
     return parser.parse_args()
@@ -123,7 +123,8 @@ def compare(options: argparse.Namespace, pythons: dict[str, Path], scratch: Path
         outcomes = interleaved(pythons, command, options.repeats)
         missing += sum(outcome.error is not None for outcome in outcomes.values())
         print(f"\n{scenario}: {machine['cpu']}, {machine['cores_used']} cores, {data}\n")
-        print(table(outcomes, int(scenario.partition("x")[0])), flush=True)
+        shown = table(outcomes, int(scenario.partition("x")[0]))
+        print(shown, flush=True)
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
             record = {
@@ -137,6 +138,7 @@ def compare(options: argparse.Namespace, pythons: dict[str, Path], scratch: Path
             }
             path = options.out / f"{scenario.replace(':', '-')}.json"
             path.write_text(json.dumps(record, indent=2) + "\n")
+            path.with_suffix(".md").write_text(shown + "\n")
             print(f"\nWritten to {path}")
     return int(missing > 0)
 

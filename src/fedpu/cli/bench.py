@@ -24,7 +24,7 @@ def bench(
         int, typer.Option("--repeats", min=1, help="Rounds measured for each, after one to warm up.")
     ] = 3,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Also draw the result to this PNG, SVG or PDF file.")
+        Path | None, typer.Option("--save", help="Also write it to this Markdown file, or draw it (PNG, SVG, PDF).")
     ] = None,
     json: Json = False,
 ) -> None:
