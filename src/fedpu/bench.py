@@ -73,11 +73,11 @@ class Bench:
 
 
 def bench(config: Config, clients: Sequence[int], repeats: int, on_size: Callable[[str], None]) -> Bench:
-    """Measure rounds over 60,000 images for each number of clients, each in a process of its own."""
+    """Measure rounds over 60,000 images (an image a client, if those are more), each in a process of its own."""
     sizes = []
     for count in clients:
         on_size(f"{count} clients")
-        sizes.append(measure(config, count, EXAMPLES, repeats))
+        sizes.append(measure(config, count, max(EXAMPLES, count), repeats))
     on_size("fixed costs")
     small = config.with_("model.name=mlp")
     one, many = measure(small, 1, 1, repeats), measure(small, 1000, 1000, repeats)

@@ -1,18 +1,20 @@
 """Workers: processes of this machine that run pieces of work in parallel, with a single thread each.
 
 Results do not depend on the number of workers: pieces are cut before anybody knows who takes them, and come back in
-order.
+an order of their own.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -38,29 +40,39 @@ class Trainer(ABC):
 class Pool:
     """Trains pieces of work in order, in this process or on workers."""
 
-    def __init__(self, trainer: Trainer | None, executor: ProcessPoolExecutor | None) -> None:
+    def __init__(self, trainer: Trainer | None, executor: ProcessPoolExecutor | None, workers: int) -> None:
         self._trainer = trainer
         self._executor = executor
+        self._ahead = 4 * workers
 
     def update(self, model: ModelState, work: Sequence[Any], costs: Sequence[float]) -> Iterator[Update]:
-        """Yield the updates in the order of ``work``. The costliest pieces are begun first, so that no core waits."""
+        """Yield the updates of all work, the costliest pieces first, so that no core waits for one at the end."""
+        ordered = [work[index] for index in sorted(range(len(work)), key=lambda index: -costs[index])]
         if self._trainer is not None:
-            yield from (self._trainer.update(model, piece) for piece in work)
-            return
+            return (self._trainer.update(model, piece) for piece in ordered)
+        return self._on_workers(model, ordered)
+
+    def _on_workers(self, model: ModelState, work: Sequence[Any]) -> Iterator[Update]:
+        """Keep a few pieces ahead of what has been yielded, so that memory does not grow with their number."""
         assert self._executor is not None
         packed = safetensors.torch.save(model)  # bytes: tensors would travel as one file descriptor each
-        futures: dict[int, Future[tuple[Update, bytes]]] = {}
+        waiting: deque[Future[tuple[Update, bytes]]] = deque()
         try:
-            for index in sorted(range(len(work)), key=lambda i: -costs[i]):
-                futures[index] = self._executor.submit(_update, packed, work[index])
-            for index in range(len(work)):
-                update, trained = futures.pop(index).result()
-                yield replace(update, model=safetensors.torch.load(trained))
+            for piece in work:
+                if len(waiting) == self._ahead:
+                    yield _unpacked(*waiting.popleft().result())
+                waiting.append(self._executor.submit(_update, packed, piece))
+            while waiting:
+                yield _unpacked(*waiting.popleft().result())
         except BrokenProcessPool as error:
             raise TrainingError(
                 "A worker process was killed, most likely because memory ran out. Set engine.workers = 1, or use a "
                 "smaller model or batch."
             ) from error
+
+
+def _unpacked(update: Update, trained: bytes) -> Update:
+    return replace(update, model=safetensors.torch.load(trained))
 
 
 @contextmanager
@@ -70,21 +82,25 @@ def start_pool(make_trainer: Callable[[], Trainer], workers: int) -> Iterator[Po
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    keep_freed_memory()
     try:
         if workers == 1:
-            yield Pool(make_trainer(), None)
+            keep_freed_memory()
+            yield Pool(make_trainer(), None, 1)
             return
         # Forked workers share the data's memory with this process; where there is no fork, the job is sent to each.
         method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
+        # Collecting garbage writes to every object, and what is written is not shared with forked workers any more.
+        gc.collect()
+        gc.freeze()
         with ProcessPoolExecutor(workers, context, _start_worker, (make_trainer,)) as executor:
             try:
-                yield Pool(None, executor)
+                yield Pool(None, executor, workers)
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
+        gc.unfreeze()
         torch.set_num_threads(threads)
 
 
@@ -112,6 +128,7 @@ def _start_worker(make_trainer: Callable[[], Trainer]) -> None:
     global _trainer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
     _end_with_parent()
+    keep_freed_memory()
     torch.set_num_threads(1)
     _trainer = make_trainer()
 

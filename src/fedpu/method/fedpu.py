@@ -37,7 +37,7 @@ class FedPU(Method):
     name: Literal["fedpu"] = "fedpu"
     surrogate: str = Field(
         "log",
-        description="log | absolute (exact, hardly trains) | sigmoid | released-code | released-code-older (the "
+        description="log | absolute (exact, learns slowly) | sigmoid | released-code | released-code-older (the "
         "authors' code)",
     )
     clamp: Clamp = Field(

@@ -58,8 +58,9 @@ def title(comparison: Comparison) -> str:
 
 def markdown(comparison: Comparison) -> str:
     """Return the table as Markdown."""
-    lines = [f"| {' | '.join(HEADINGS)} |", "| --- | --- | ---: | ---: | ---: |"]
-    lines += [f"| {' | '.join(cells(row))} |" for row in comparison.rows]
+    # Without the seconds, which belong to a machine and not to the methods.
+    lines = [f"| {' | '.join(HEADINGS[:-1])} |", "| --- | --- | ---: | ---: |"]
+    lines += [f"| {' | '.join(cells(row)[:-1])} |" for row in comparison.rows]
     return f"{title(comparison)}\n\n" + "\n".join(lines) + "\n"
 
 

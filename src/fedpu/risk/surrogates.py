@@ -22,7 +22,7 @@ class Surrogate(NamedTuple):
 
 
 def absolute(logits: Float[Tensor, "n C"]) -> Surrogate:
-    """ℓ_m = 1 − p_m. Exact: every identity of the paper holds for it, since the p_m sum to one. It hardly trains."""
+    """ℓ_m = 1 − p_m. Exact: every identity of the paper holds for it, since the p_m sum to one. It learns slowly."""
     p = logits.softmax(dim=1)
     return Surrogate(wrong=1 - p, right=p)
 

@@ -16,7 +16,7 @@ from fedpu.engine.stacked.network import StackedNetwork
 from fedpu.method import Forward, Method
 from fedpu.risk import PADDING, LinearRisk, Task, co_negatives, linear_risk
 
-EXAMPLES = 256
+EXAMPLES = 128
 """examples that a step of a stack should have: fewer leave a core idle, more leave its cache"""
 FLOATS = 4_000_000
 """parameters that a stack may have in all: a worker has three buffers of that size"""
