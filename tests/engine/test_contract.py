@@ -89,7 +89,7 @@ def test_the_papers_network_and_many_small_clients_are_stacked(tiny_config: Conf
     work = config.aggregation.work(0, 0, list(range(400)))
     pieces, costs = stacks(job, work, 18158)
     assert sorted(piece.client for stack in pieces for piece in stack) == list(range(400))
-    assert len(pieces) == len(costs) < 30
+    assert len(pieces) == len(costs) < 50
 
 
 def test_layers_without_a_twin_are_left_to_pytorch() -> None:
