@@ -63,8 +63,7 @@ def import_object(reference: str) -> Callable[..., Any]:
     except Exception as error:  # whatever the user's module raises, or its absence
         raise ConfigError(
             f"The module of '{reference}' can't be imported ({type(error).__name__}: {error}). Give 'module:function' "
-            f"with "
-            "the module on Python's path, for example by running from its folder or setting PYTHONPATH."
+            "with the module on Python's path, for example by running from its folder or setting PYTHONPATH."
         ) from error
     try:
         found: Callable[..., Any] = getattr(module, attribute)

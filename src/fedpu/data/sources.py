@@ -29,8 +29,7 @@ def load(settings: DataSettings) -> Dataset:
     if settings.name.startswith(FROM_PYTHON):
         raise DataError(
             f"The data of this run, '{settings.name.removeprefix(FROM_PYTHON)}', came from Python and are not on "
-            f"disk. Use "
-            "fedpu.resume(run, data=…) from Python, or give --data to evaluate."
+            "disk. Use fedpu.resume(run, data=…) from Python, or give --data to evaluate."
         )
     path = expand(settings.name)
     if settings.name not in SOURCES and path.is_dir():

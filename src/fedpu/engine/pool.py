@@ -38,7 +38,7 @@ class Trainer(ABC):
 
 
 class Pool:
-    """Trains pieces of work in order, in this process or on workers."""
+    """Trains pieces of work, in this process or on workers."""
 
     def __init__(self, trainer: Trainer | None, executor: ProcessPoolExecutor | None, workers: int) -> None:
         self._trainer = trainer

@@ -26,8 +26,7 @@ def assign_positive(holds: Mask, wanted: Counts, overlap: bool, rng: np.random.G
     for client in np.flatnonzero(wanted > held)[:1]:
         raise LabellingError(
             f"labelling.positive asks client {client} for {wanted[client]} positive classes, but it holds examples of "
-            f"only "
-            f"{held[client]}. Ask for fewer, or partition the data so that it holds more."
+            f"only {held[client]}. Ask for fewer, or partition the data so that it holds more."
         )
     total = int(wanted.sum())
     if total < classes:

@@ -22,8 +22,7 @@ class OwnModel(Model):
         except Exception as error:  # the user's own code
             raise ConfigError(
                 f"model.name = '{self.name}': the function raised {type(error).__name__}: {error}. It is called with "
-                f"the "
-                f"input's shape {shape} and the number of classes {classes}."
+                f"the input's shape {shape} and the number of classes {classes}."
             ) from error
         if not isinstance(built, nn.Module):
             raise ConfigError(

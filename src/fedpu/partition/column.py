@@ -21,8 +21,7 @@ class Column(Partitioner):
         if data.client is None:
             raise DataError(
                 f"partition.kind = 'column' needs to know whose each example is, but '{data.name}' has no client "
-                f"column. "
-                "Put an array 'client' into the .npz file, or choose iid, classes or dirichlet."
+                "column. Put an array 'client' into the .npz file, or choose iid, classes or dirichlet."
             )
         owners = data.client.numpy()
         order = np.argsort(owners, kind="stable")

@@ -51,8 +51,7 @@ def _priors(federation: Federation, settings: Priors) -> torch.Tensor:
         if float(sums.max()) > 1 + 1e-4:
             raise ConfigError(
                 f"priors.values = {settings.values} add up to {float(sums.max()):.2f} over the positive classes of "
-                f"client "
-                f"{int(sums.argmax())}; shares can't exceed 1."
+                f"client {int(sums.argmax())}; shares can't exceed 1."
             )
         return values.expand(clients, classes).clone()
     if federation.priors is None:

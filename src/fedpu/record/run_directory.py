@@ -137,8 +137,7 @@ class RunDirectory:
         if not same:
             raise FedpuError(
                 f"The data are not those that the run in '{self.path}' was started with, so it can't be resumed with "
-                f"them. "
-                "Put the old data back, or start a new run."
+                "them. Put the old data back, or start a new run."
             )
 
     def resume_state(self, network: nn.Module) -> ServerState:
