@@ -10,7 +10,6 @@ from typing import Any
 
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, DataSettings, load
-from fedpu.engine import LocalEngine
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.experiment import OnRound, Result, prepare, resume, run_prepared
 from fedpu.method import METHODS
@@ -135,17 +134,12 @@ def _one(
     if out is None or not (out / "config.toml").exists():
         return _outcome(run_prepared(config, prepare(config, data), out, on_round))
     directory = RunDirectory.open(out)
-    if _without_engine(directory.config()) != _without_engine(config):
+    if not directory.config().gives_same_as(config):
         raise FedpuError(f"'{out}' holds a run with another configuration. Choose another --out, or delete it.")
     summary = directory.result()
     if summary is not None:
         return summary, directory.rounds()
     return _outcome(resume(out, data=data, on_round=on_round))
-
-
-def _without_engine(config: Config) -> Config:
-    """The engine and its workers do not change what comes out."""
-    return config.model_copy(update={"engine": LocalEngine()})
 
 
 def _outcome(result: Result) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from fedpu.aggregation import ServerState
 from fedpu.algorithm import Round, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, load
-from fedpu.engine import Job
+from fedpu.engine import Engine, Job
 from fedpu.errors import ConfigError
 from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
@@ -101,10 +101,21 @@ def run_prepared(
     return _train(config, prepared, directory, on_round)
 
 
-def resume(path: str | Path, *, data: Dataset | None = None, on_round: OnRound | None = None) -> Result:
-    """Go on with a recorded run after its last finished round, to the same result as if it had never stopped."""
+def resume(
+    path: str | Path,
+    *,
+    data: Dataset | None = None,
+    engine: Engine | None = None,
+    on_round: OnRound | None = None,
+) -> Result:
+    """Go on with a recorded run after its last finished round, to the same result as if it had never stopped.
+
+    ``engine`` replaces the recorded one, for example with another number of workers; the result is the same.
+    """
     directory = RunDirectory.open(Path(path))
     config = directory.config()
+    if engine is not None:
+        config = config.model_copy(update={"engine": engine})
     prepared = prepare(config, data, directory.partition())
     directory.check_data(prepared.federation, prepared.evaluation)
     return _train(config, prepared, directory, on_round)

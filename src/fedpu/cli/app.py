@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, compare, data, run, show, use
+from fedpu.cli import bench, compare, data, reproduce, run, show, use
 from fedpu.cli.console import errors
 from fedpu.errors import FedpuError
 
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
 app.command("config")(show.config)

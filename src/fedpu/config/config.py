@@ -19,6 +19,7 @@ from fedpu.errors import ConfigError, did_you_mean
 from fedpu.labelling import Labelling
 from fedpu.method import FedPU, Method
 from fedpu.models import Model, PaperCNN
+from fedpu.paper import cell_presets
 from fedpu.partition import Iid, Partitioner
 from fedpu.priors import Priors
 from fedpu.registry import Settings
@@ -86,6 +87,10 @@ class Config(Settings):
             set_key(values, override)
         return Config.from_dict(values)
 
+    def gives_same_as(self, other: Config) -> bool:
+        """Do both describe the same result? The engine and its workers do not change what comes out."""
+        return self.model_copy(update={"engine": other.engine}) == other
+
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved configuration as nested tables of plain values."""
         tables = {name: getattr(self, name).model_dump(mode="json", exclude_none=True) for name in SECTIONS}
@@ -135,14 +140,21 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def preset_names() -> list[str]:
-    """Return the names of the presets that come with the package."""
+    """Return the names of the presets that come with the package, besides the cells of the paper's tables."""
     files = resources.files("fedpu").joinpath("presets").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """Read a preset."""
+    """Read a preset, or the settings of a cell of the paper's tables such as ``table1-row4-fedpu``."""
+    cells = cell_presets()
+    if name in cells:
+        cell, scale = cells[name]
+        return cell.settings(scale)
     names = preset_names()
     if name not in names:
-        raise ConfigError(f"There is no preset '{name}'.{did_you_mean(name, names)} Presets: {', '.join(names)}.")
+        raise ConfigError(
+            f"There is no preset '{name}'.{did_you_mean(name, [*names, *cells])} Presets: {', '.join(names)}, and "
+            "every cell of the paper's tables, such as table1-row4-fedpu ('fedpu reproduce --list' shows them)."
+        )
     return tomllib.loads(resources.files("fedpu").joinpath(f"presets/{name}.toml").read_text("utf-8"))

@@ -3,6 +3,7 @@
 from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state
 from fedpu.engine.client import ClientTrainer
 from fedpu.engine.local import LocalEngine, ReferenceEngine
+from fedpu.engine.pool import cores, end_with_parent
 from fedpu.registry import Registry
 
 ENGINES: Registry[type[Engine]] = Registry("engine", {"local": LocalEngine, "reference": ReferenceEngine})
@@ -19,4 +20,6 @@ __all__ = [
     "Update",
     "Work",
     "copy_state",
+    "cores",
+    "end_with_parent",
 ]

@@ -127,13 +127,13 @@ _trainer: Trainer | None = None  # of a worker process; workers share nothing el
 def _start_worker(make_trainer: Callable[[], Trainer]) -> None:
     global _trainer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
-    _end_with_parent()
+    end_with_parent()
     keep_freed_memory()
     torch.set_num_threads(1)
     _trainer = make_trainer()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """See to it that this worker ends when the main process is killed; it would wait for work for ever."""
     if sys.platform == "linux":
         set_parent_death_signal = 1

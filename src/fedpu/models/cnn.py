@@ -42,10 +42,12 @@ class ColourCNN(Model):
     """A compact network for 32×32 colour images: a stride-2 stem, 32-64-64-128 channels, GroupNorm."""
 
     name: Literal["colour-cnn"] = "colour-cnn"
+    channels: int = Field(32, ge=8, multiple_of=8, description="channels of the first layer, a multiple of 8")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the network: about 0.14 million parameters."""
-        channels, _, _ = image_shape(self.name, shape, smallest=8)
+        """Return the network: about 0.14 million parameters with 32 channels."""
+        colours, _, _ = image_shape(self.name, shape, smallest=8)
+        width = self.channels
 
         def block(before: int, after: int, stride: int) -> list[nn.Module]:
             return [
@@ -55,12 +57,12 @@ class ColourCNN(Model):
             ]
 
         return nn.Sequential(
-            *block(channels, 32, 2),
-            *block(32, 64, 1),
+            *block(colours, width, 2),
+            *block(width, 2 * width, 1),
             nn.MaxPool2d(2),
-            *block(64, 64, 1),
-            *block(64, 128, 2),
+            *block(2 * width, 2 * width, 1),
+            *block(2 * width, 4 * width, 2),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
-            nn.Linear(128, classes),
+            nn.Linear(4 * width, classes),
         )

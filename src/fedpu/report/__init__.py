@@ -2,5 +2,16 @@
 
 from fedpu.report.comparison import save_comparison, terminal_table
 from fedpu.report.picture import holdings, save_picture, terminal_picture
+from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
 
-__all__ = ["holdings", "save_comparison", "save_picture", "terminal_picture", "terminal_table"]
+__all__ = [
+    "heading",
+    "holdings",
+    "reproduction_table",
+    "save_comparison",
+    "save_picture",
+    "save_reproduction",
+    "terminal_picture",
+    "terminal_table",
+    "warning",
+]

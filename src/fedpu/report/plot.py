@@ -24,6 +24,22 @@ def style(width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
+def panels(count: int, across: int = 3) -> tuple[Any, list[Any]]:
+    """Return a figure of ``count`` small axes, a few in a row."""
+    from matplotlib.figure import Figure
+
+    down = -(-count // across)
+    figure = Figure(figsize=(3.6 * min(count, across), 2.7 * down + 0.4), layout="constrained")
+    grid = figure.subplots(down, min(count, across), squeeze=False).flat
+    axes = list(grid)
+    for place in axes:
+        place.spines[["top", "right"]].set_visible(False)
+        place.tick_params(labelsize=8)
+    for place in axes[count:]:
+        place.set_visible(False)
+    return figure, axes[:count]
+
+
 def save_figure(figure: Any, path: Path) -> None:
     """Save to a PNG, SVG or PDF file, by its ending."""
     if path.suffix.lower() not in FORMATS:

@@ -1,0 +1,5 @@
+"""paper: the published tables as data, and each of their cells as a configuration."""
+
+from fedpu.paper.published import SCALES, Cell, Column, Row, Scale, Table, cell_presets, find_table, tables
+
+__all__ = ["SCALES", "Cell", "Column", "Row", "Scale", "Table", "cell_presets", "find_table", "tables"]

@@ -1,0 +1,182 @@
+"""The tables of the paper: settings and published numbers from ``tables/*.toml``, a file a table.
+
+A file has the settings that all rows share, and rows with settings of their own and the published accuracies by column.
+``scales`` are changes for smaller machines. A cell, that is a row and a column, is a configuration with a name:
+``table1-row4-fedpu``, or ``table1-row4-fedpu-quick`` at another scale than the paper's.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, get_args
+
+from fedpu.errors import ConfigError, did_you_mean
+
+Scale = Literal["quick", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+"""``paper``: the paper's rounds on the whole data; ``cpu``: what two cores can carry, where that is less; ``quick``: a
+reduced look at everything in minutes.
+"""
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A method of a table, with what it changes of the row's settings."""
+
+    key: str
+    heading: str
+    settings: Settings = field(default_factory=dict)
+    available: bool = True
+    """False: a method that fedpu does not have, so that only the published number can be shown"""
+
+
+COLUMNS = {
+    column.key: column
+    for column in (
+        Column("positive-only", "Baseline-1", {"method": {"name": "positive-only"}}),
+        Column("fedpu", "FedPU", {"method": {"name": "fedpu"}}),
+        Column("supervised", "Baseline-2", {"method": {"name": "supervised"}}),
+        Column("conventional-pu", "Baseline-3", {"method": {"name": "conventional-pu"}}),
+    )
+}
+"""the columns that any table may have; a table's file can add others"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its settings, and the published accuracies in per cent by column."""
+
+    number: int
+    name: str
+    settings: Settings
+    published: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row and a column: one published number and one configuration."""
+
+    table: Table
+    row: Row
+    column: Column
+
+    @property
+    def published(self) -> float:
+        """The paper's accuracy, in per cent."""
+        return self.row.published[self.column.key]
+
+    def preset(self, scale: Scale) -> str:
+        """Return the name under which ``fedpu run --preset`` knows it; the paper's where the scale changes nothing."""
+        name = f"table{self.table.number}-row{self.row.number}-{self.column.key}"
+        return f"{name}-{scale}" if self.table.reduced(scale) else name
+
+    def settings(self, scale: Scale) -> Settings:
+        """Return the configuration as nested tables."""
+        values = merged(self.table.settings, self.row.settings)
+        values = merged(values, self.table.scales.get(scale, {}))
+        values = merged(values, self.column.settings)
+        if self.column.key == "supervised":
+            values.pop("labelling", None)  # everything is labelled: rows that differ in labelling alone are one run
+        return values
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper."""
+
+    number: int
+    label: str
+    title: str
+    notes: tuple[str, ...]
+    settings: Settings
+    scales: Mapping[str, Settings]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def cells(self) -> Iterator[Cell]:
+        """Iterate over the cells that have a published number, row by row."""
+        for row in self.rows:
+            for column in self.columns:
+                if column.key in row.published:
+                    yield Cell(self, row, column)
+
+    def offers(self, scale: Scale) -> bool:
+        """Can it be run at the scale? Some tables need no reduction for two cores; quick always is one."""
+        return scale != "quick" or self.reduced(scale)
+
+    def reduced(self, scale: Scale) -> bool:
+        """Does the scale ask for less than the paper's settings?"""
+        return scale in self.scales
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
+    """Return nested tables with the changes set on top."""
+    result = deepcopy(dict(base))
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else deepcopy(value)
+    return result
+
+
+def _read(text: str) -> Table:
+    values = tomllib.loads(text)
+    known = COLUMNS | {column["key"]: Column(**column) for column in values.get("columns", [])}
+    rows = tuple(Row(number, **row) for number, row in enumerate(values["rows"], start=1))
+    used = {key for row in rows for key in row.published}
+    return Table(
+        number=values["number"],
+        label=values["label"],
+        title=values["title"],
+        notes=tuple(values.get("notes", ())),
+        settings=values["settings"],
+        scales=values.get("scales", {}),
+        columns=tuple(column for key, column in known.items() if key in used),
+        rows=rows,
+    )
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """Return all tables in the paper's order."""
+    files = resources.files("fedpu.paper").joinpath("tables").iterdir()
+    return tuple(sorted((_read(file.read_text("utf-8")) for file in files), key=lambda table: table.number))
+
+
+def find_table(name: str) -> Table:
+    """Return the table of a label (``table:iid`` or ``iid``) or a number (``1`` or ``table1``)."""
+    spellings = {
+        spelling: table
+        for table in tables()
+        for spelling in (
+            table.label,
+            table.label.partition(":")[2],
+            str(table.number),
+            f"table{table.number}",
+        )
+    }
+    if name not in spellings:
+        labels = [table.label for table in tables()]
+        raise ConfigError(
+            f"The paper has no table '{name}'.{did_you_mean(name, spellings)} It has {', '.join(labels)}."
+        )
+    return spellings[name]
+
+
+@cache
+def cell_presets() -> dict[str, tuple[Cell, Scale]]:
+    """Return all cells that can be run, by the name of their preset."""
+    return {
+        cell.preset(scale): (cell, scale)
+        for table in tables()
+        for scale in SCALES
+        if table.offers(scale)
+        for cell in table.cells()
+        if cell.column.available
+    }

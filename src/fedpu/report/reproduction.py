@@ -1,0 +1,209 @@
+"""The paper's tables beside ours: a Markdown page, an HTML page, and the learning curves of every row."""
+
+from __future__ import annotations
+
+import html
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as RichTable
+
+from fedpu.paper import Scale, Table
+from fedpu.record import write_atomically
+from fedpu.report.plot import METHOD_COLOURS, as_svg, panels, save_figure
+from fedpu.reproduction import CellOutcome, RowOutcome, TableOutcome
+
+HEADINGS = ("row", "method", "paper", "ours", "difference", "gap closed, paper", "gap closed, ours")
+REDUCED = {
+    "quick": "REDUCED: a quick look at a fifteenth of the data or fewer rounds. These numbers are not the paper's "
+    "setting.",
+    "cpu": "Reduced to what two cores can carry; the paper's scale is a preset for a GPU.",
+}
+EXPLANATION = (
+    "Accuracies in per cent on the test set after the last round. Gap closed = (method − Baseline-1) / (Baseline-2 − "
+    "Baseline-1), all three on the same partition."
+)
+
+
+def heading(table: Table) -> str:
+    """Return a table's name for people."""
+    return f"Table {table.number} ({table.label}): {table.title}"
+
+
+def warning(table: Table, scale: Scale) -> str:
+    """Return what must be said where a table is shown at less than the paper's scale; nothing at that scale."""
+    return REDUCED[scale] if table.reduced(scale) else ""
+
+
+def line(row: RowOutcome, cell: CellOutcome) -> tuple[str, ...]:
+    """Return a cell as a line of text."""
+    ours = "–" if cell.mean is None else f"{cell.mean:.2f}"
+    if cell.std is not None:
+        ours += f" ± {cell.std:.2f}"
+    return (
+        row.row.name if cell is row.cells[0] else "",
+        cell.cell.column.heading,
+        f"{cell.cell.published:.2f}",
+        ours,
+        "–" if cell.difference is None else f"{cell.difference:+.2f}",
+        "–" if cell.published_gap is None else f"{cell.published_gap:.0%}",
+        "–" if cell.gap is None else f"{cell.gap:.0%}",
+    )
+
+
+def reproduction_table(outcome: TableOutcome) -> RichTable:
+    """Return a table for the terminal."""
+    shown = RichTable(title=heading(outcome.table), title_justify="left", header_style="bold")
+    for index, text in enumerate(HEADINGS):
+        shown.add_column(text, justify="left" if index < 2 else "right")
+    for row in outcome.rows:
+        for cell in row.cells:
+            ours = cell.cell.column.key.startswith("fedpu")
+            shown.add_row(*line(row, cell), style="bold green" if ours else "", end_section=cell is row.cells[-1])
+    told = warning(outcome.table, outcome.scale)
+    if told:
+        shown.caption, shown.caption_justify, shown.caption_style = told, "left", "yellow"
+    return shown
+
+
+def markdown(outcomes: Sequence[TableOutcome]) -> str:
+    """Return all tables, each with its notes, its curves and the command of every cell."""
+    return "\n".join(_markdown_table(outcome) for outcome in outcomes)
+
+
+def _markdown_table(outcome: TableOutcome) -> str:
+    table, scale = outcome.table, outcome.scale
+    lines = [f"## {heading(table)}", ""]
+    if warning(table, scale):
+        lines += [f"**{warning(table, scale)}**", ""]
+    lines += [settings_line(outcome), ""]
+    lines += [f"| {' | '.join(HEADINGS)} |", "| --- | --- |" + " ---: |" * (len(HEADINGS) - 2)]
+    for row in outcome.rows:
+        for cell in row.cells:
+            texts = line(row, cell)
+            if cell.cell.column.key.startswith("fedpu"):
+                texts = (texts[0], *(text if text == "–" else f"**{text}**" for text in texts[1:]))
+            lines.append(f"| {' | '.join(texts)} |")
+    lines += ["", *(f"- {note}" for note in table.notes)]
+    if _has_curves(outcome):
+        lines += ["", f"![Learning curves of {table.label}]({curves_name(outcome)})"]
+    commands = [
+        f"fedpu run --preset {cell.cell.preset(scale)}{'' if seed == 0 else f' --set seed={seed}'}  # {accuracy:.2f} %"
+        for row in outcome.rows
+        for cell in row.cells
+        for seed, accuracy in cell.accuracies.items()
+    ]
+    if commands:
+        lines += ["", "<details><summary>One command a cell</summary>", "", "```sh", *commands, "```", "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def settings_line(outcome: TableOutcome) -> str:
+    """Return the settings that matter for reading the numbers, from the recorded configurations' own source."""
+    values = outcome.rows[0].cells[0].cell.settings(outcome.scale)
+    training = {"rounds": 200, "lr": 0.01, "momentum": 0.5} | values.get("aggregation", {})
+    model = values.get("model", {"name": "paper-cnn"})
+    network = model["name"] + "".join(f", {key} {value}" for key, value in model.items() if key != "name")
+    named = training.pop("name", "fedavg")
+    rest = ", ".join(f"{key} {value}" for key, value in training.items())
+    return f"Data `{values['data']['name']}`, network `{network}`, {named}: {rest}."
+
+
+def curves_name(outcome: TableOutcome) -> str:
+    """Return the file name of a table's curves."""
+    return f"table{outcome.table.number}.svg"
+
+
+def _has_curves(outcome: TableOutcome) -> bool:
+    return any(cell.curves for row in outcome.rows for cell in row.cells)
+
+
+def curves_figure(outcome: TableOutcome) -> Any:
+    """Return the learning curves, a panel a row: the mean over seeds, and their range as a band."""
+    colours = {column.key: METHOD_COLOURS[i] for i, column in enumerate(outcome.table.columns)}
+    figure, axes = panels(len(outcome.rows))
+    for place, row in zip(axes, outcome.rows, strict=True):
+        lowest = 100.0
+        for cell in row.cells:
+            if not cell.curves:
+                continue
+            by_round = [dict(curve) for curve in cell.curves.values()]
+            rounds = [number for number in by_round[0] if all(number in curve for curve in by_round)]
+            columns = [[curve[number] for curve in by_round] for number in rounds]
+            mean = [statistics.fmean(column) for column in columns]
+            colour = colours[cell.cell.column.key]
+            place.plot(rounds, mean, color=colour, linewidth=1.6, label=cell.cell.column.heading)
+            place.fill_between(
+                rounds,
+                [min(column) for column in columns],
+                [max(column) for column in columns],
+                color=colour,
+                alpha=0.15,
+                linewidth=0,
+            )
+            place.axhline(cell.cell.published, color=colour, linewidth=0.9, linestyle=":")
+            lowest = min(lowest, mean[len(mean) // 4], cell.cell.published)
+        place.set_title(row.row.name, fontsize=9)
+        place.set_ylim(max(0.0, lowest - 5), 100)
+        place.grid(axis="y", alpha=0.3)
+    axes[0].legend(fontsize=8, frameon=False, loc="lower right")
+    reduced = f" ({outcome.scale}: reduced)" if outcome.table.reduced(outcome.scale) else ""
+    figure.suptitle(f"{outcome.table.label}{reduced}; dotted: the paper", fontsize=10)
+    figure.supxlabel("round", fontsize=9)
+    figure.supylabel("test accuracy (%)", fontsize=9)
+    return figure
+
+
+def save_reproduction(outcomes: Sequence[TableOutcome], out: Path) -> Path:
+    """Write ``results.md``, ``results.html`` and a picture a table; return the page."""
+    pictures: dict[int, str] = {}
+    for outcome in outcomes:
+        if _has_curves(outcome):
+            figure = curves_figure(outcome)
+            save_figure(figure, out / curves_name(outcome))
+            pictures[outcome.table.number] = as_svg(figure)
+    write_atomically(out / "results.md", markdown(outcomes).encode())
+    page = out / "results.html"
+    write_atomically(page, html_page(outcomes, pictures).encode())
+    return page
+
+
+def html_page(outcomes: Sequence[TableOutcome], pictures: dict[int, str]) -> str:
+    """Return one self-contained page with every table and its curves."""
+    scale = outcomes[0].scale
+    reduced = any(outcome.table.reduced(scale) for outcome in outcomes)
+    title = f"fedpu: the paper's tables{f' ({scale} scale: reduced)' if reduced else ''}"
+    body = "".join(_html_table(outcome, pictures.get(outcome.table.number, "")) for outcome in outcomes)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1c2733 }}
+table {{ border-collapse: collapse; width: 100%; font-size: .92rem }}
+th, td {{ padding: .3rem .6rem; text-align: left }} td:nth-child(n+3), th:nth-child(n+3) {{ text-align: right }}
+tr.first td {{ border-top: 1px solid #b9c4cf }} tr.ours {{ font-weight: 600; background: #eef6f2 }}
+.reduced {{ background: #fdf1d7; padding: .5rem .8rem; border-left: 4px solid #b08900 }}
+svg {{ width: 100%; height: auto }} li, .settings {{ color: #4a5866; font-size: .92rem }}
+</style></head><body>
+<h1>{html.escape(title)}</h1><p>{EXPLANATION}</p>
+{body}</body></html>
+"""
+
+
+def _html_table(outcome: TableOutcome, picture: str) -> str:
+    heads = "".join(f"<th>{text}</th>" for text in HEADINGS)
+    rows = []
+    for row in outcome.rows:
+        for cell in row.cells:
+            classes = ["first"] * (cell is row.cells[0]) + ["ours"] * cell.cell.column.key.startswith("fedpu")
+            texts = "".join(f"<td>{html.escape(text)}</td>" for text in line(row, cell))
+            rows.append(f'<tr class="{" ".join(classes)}">{texts}</tr>')
+    told = warning(outcome.table, outcome.scale)
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in outcome.table.notes)
+    return f"""<h2>{html.escape(heading(outcome.table))}</h2>
+{f'<p class="reduced">{html.escape(told)}</p>' if told else ""}
+<p class="settings">{html.escape(settings_line(outcome))}</p>
+<table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table><ul>{notes}</ul>
+{picture}
+"""
