@@ -70,10 +70,14 @@ def cell_config(cell: Cell, scale: Scale, seed: int) -> Config:
 
 
 @cache
-def _names(scale: Scale) -> dict[str, str]:
-    """Return the name of each distinct configuration: that of the first cell in the paper that has it."""
+def _paper_names(scale: Scale) -> dict[str, str]:
+    return _names(tables(), scale)
+
+
+def _names(among: Sequence[Table], scale: Scale) -> dict[str, str]:
+    """Return the name of each distinct configuration: that of the first cell that has it."""
     names: dict[str, str] = {}
-    for table in tables():
+    for table in among:
         for cell in table.cells() if table.offers(scale) else ():
             if cell.column.available:
                 names.setdefault(cell_config(cell, scale, 0).to_toml(), cell.preset(scale))
@@ -81,8 +85,9 @@ def _names(scale: Scale) -> dict[str, str]:
 
 
 def run_of(cell: Cell, scale: Scale, seed: int, out: Path) -> PlannedRun:
-    """Return the run that fills a cell."""
-    name = _names(scale)[cell_config(cell, scale, 0).to_toml()]
+    """Return the run that fills a cell. Its name is the same whichever tables are asked for."""
+    names = _paper_names(scale) if cell.table in tables() else _names([cell.table], scale)
+    name = names[cell_config(cell, scale, 0).to_toml()]
     return PlannedRun(f"{name}-seed{seed}", cell_config(cell, scale, seed), out)
 
 
