@@ -41,6 +41,10 @@ class LabellingError(FedpuError):
     """Positive classes that can't be handed out as asked."""
 
 
+class EstimationError(FedpuError):
+    """Data from which class priors can't be estimated."""
+
+
 class TrainingError(FedpuError):
     """A run that can't go on, such as a loss that is no longer a number."""
 

@@ -1,0 +1,96 @@
+"""Black-box shift estimation: the confusion matrix, inverted (Lipton, Wang & Smola 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Num
+from pydantic import Field
+
+from fedpu.priors.estimators.base import Matrix, Sample, Statistic, Vector
+from fedpu.priors.estimators.em import likelihoods, most_likely
+from fedpu.priors.estimators.scores import ScoreEstimator
+from fedpu.priors.estimators.simplex import minimise
+
+Predictions = Literal["soft", "hard"]
+
+
+class Bbse(ScoreEstimator):
+    """The θ with Σ_i θ_i M_i = the mean prediction on U, M_i being the mean prediction on examples of class i.
+
+    This is Ĉ ŵ = μ̂ of their section 4, with each column of Ĉ divided by its class's share, so that θ itself is solved
+    for. Posteriors need not be right, only tell classes apart: M measures how wrong they are. ``soft`` predictions are
+    posteriors, ``hard`` ones decisions. The solution is the least-squares one on the simplex, which is the inverse
+    wherever that is on it.
+
+    Row i of M is ``confusion``'s where that has one; else the mean over the client's own labelled positives of class
+    i; else what the classifier itself expects, Σ_x q_i(x) p(x) / Σ_x q_i(x) over U with q its posteriors under the
+    priors that em finds.
+
+    Bootstrap: U and the labelled positives are resampled, and with them the rows measured on them; others stay.
+    """
+
+    name: Literal["bbse"] = "bbse"
+    predictions: Predictions = Field("soft", description="soft: posteriors, hard: decisions")
+
+    def fit_scores(
+        self, sample: Sample, training_priors: Float[np.ndarray, " C"], confusion: Matrix | None
+    ) -> Statistic:
+        """Return the priors as a function of the weights of the positives and of U."""
+        own = [predicted(array, self.predictions) for array in sample.positives]
+        unlabelled_predictions = predicted(sample.unlabelled, self.predictions)
+        given = np.full((sample.classes, sample.classes), np.nan) if confusion is None else confusion
+        fixed = np.where(
+            np.isfinite(given), given, expected_rows(sample.unlabelled, unlabelled_predictions, training_priors)
+        )
+        measured = [at for at, c in enumerate(sample.labelled) if not np.isfinite(given[c]).all()]
+
+        def statistic(positives: list[Vector], unlabelled: Vector) -> Vector:
+            rows = fixed.copy()
+            for at in measured:
+                rows[sample.labelled[at]] = positives[at] @ own[at]
+            return mixed_from(rows, unlabelled @ unlabelled_predictions)
+
+        return statistic
+
+
+def confusion_sums(
+    positives: Mapping[int, Num[np.ndarray, "_ C"]], classes: int, predictions: Predictions = "soft"
+) -> tuple[Float[np.ndarray, "C C"], Float[np.ndarray, " C"]]:
+    """Return in row i the sum of the predictions for examples of class i, and how many those are.
+
+    Summed over clients, and divided, they are the confusion matrix of the whole federation; the sums alone need to be
+    known, which a server can form under secure aggregation.
+    """
+    sums, counts = np.zeros((classes, classes)), np.zeros(classes)
+    for c, scores in positives.items():
+        sums[c] = predicted(np.asarray(scores, dtype=np.float64), predictions).sum(axis=0)
+        counts[c] = len(scores)
+    return sums, counts
+
+
+def predicted(scores: Float[np.ndarray, "n C"], predictions: Predictions) -> Float[np.ndarray, "n C"]:
+    """Return the posteriors themselves, or ones at the decisions."""
+    return scores if predictions == "soft" else np.eye(scores.shape[1])[scores.argmax(axis=1)]
+
+
+def expected_rows(
+    scores: Float[np.ndarray, "n C"], predictions: Float[np.ndarray, "n C"], training_priors: Float[np.ndarray, " C"]
+) -> Float[np.ndarray, "C C"]:
+    """Return the mean prediction on each class's part of U, as the posteriors themselves divide U up."""
+    ratios = likelihoods(scores, training_priors)
+    priors = most_likely(ratios, np.full(len(scores), 1 / len(scores)), training_priors)
+    # A class that em finds nothing of would have an empty part; a grain of it leaves its shape.
+    parts = ratios * np.maximum(priors, 1e-6)
+    parts /= parts.sum(axis=1, keepdims=True)
+    rows: Float[np.ndarray, "C C"] = (parts.T @ predictions) / parts.sum(axis=0)[:, None]
+    return rows
+
+
+def mixed_from(rows: Float[np.ndarray, "C C"], mean: Float[np.ndarray, " C"]) -> Float[np.ndarray, " C"]:
+    """Return the θ on the simplex that minimises ‖θᵀ rows − mean‖²."""
+    square, side = rows @ rows.T, rows @ mean
+    curvature = max(float(np.linalg.eigvalsh(square)[-1]), 1e-12)
+    return minimise(lambda theta: square @ theta - side, curvature, np.full(len(side), 1 / len(side)))
