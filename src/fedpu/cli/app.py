@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, compare, data, run, show, use
+from fedpu.cli import bench, bound, compare, data, run, show, use
 from fedpu.cli.console import errors
 from fedpu.errors import FedpuError
 
@@ -34,6 +34,7 @@ app.command("compare")(compare.compare)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
 app.command("config")(show.config)
+app.command("bound")(bound.bound)
 app.command("bench")(bench.bench)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
