@@ -123,6 +123,8 @@ def ratio_table(values: dict[str, Any]) -> Table:
 
 def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> None:
     """Draw the mean bound of a client against the labelled and the unlabelled counts."""
+    from matplotlib.ticker import LogLocator  # heavy to import, and most commands draw nothing
+
     if not known.facts.unlabelled.any():
         raise ConfigError("Nothing is unlabelled here, so there is no count to draw the bound against.")
     figure, panels = style(10.0, 4.2, panels=2)
@@ -132,6 +134,7 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
         other = "unlabelled" if which == "labelled" else "labelled"
         ways = [scaled(known, **{which: factor}) for factor in np.geomspace(0.01, 100, 121)]
         now = _mean_count(known, which)
+        # Fewer labels or more unlabelled examples can always be had; the reverse only as far as the priors allow.
         ways = [way for way in ways if possible(way) or (_mean_count(way, which) < now) == (which == "labelled")]
         x = [_mean_count(way, which) for way in ways]
         bounds = [theorem5(way, lent, delta, vc) for way in ways]
@@ -148,8 +151,11 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
         axes.plot(now, float(here.all.total) / clients, "o", color=METHOD_COLOURS[0], label="as configured")
         axes.set(xlabel=f"{which} examples a client")
         axes.set_title(f"with {_mean_count(known, other):,.0f} {other} examples a client", fontsize=10)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter("{x:g}")
+        for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:g}")):
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+            axis.set_major_formatter(form)
+            axis.set_minor_formatter("")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel(f"bound of the clients' mean risk, δ = {delta:g}")
     figure.legend(
