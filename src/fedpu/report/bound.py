@@ -132,7 +132,7 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
     here = theorem5(known, lent, delta, vc)
     for axes, which in zip(panels, ("labelled", "unlabelled"), strict=True):
         other = "unlabelled" if which == "labelled" else "labelled"
-        ways = [scaled(known, **{which: factor}) for factor in np.geomspace(0.01, 100, 121)]
+        ways = [scaled(known, **{which: factor}) for factor in np.geomspace(0.01, 100, 81)]
         now = _mean_count(known, which)
         # Fewer labels or more unlabelled examples can always be had; the reverse only as far as the priors allow.
         ways = [way for way in ways if possible(way) or (_mean_count(way, which) < now) == (which == "labelled")]
