@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from fedpu.aggregation import ServerState
 from fedpu.algorithm import Round, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, load
-from fedpu.engine import Engine, Job
+from fedpu.engine import Engine, Job, ModelState
 from fedpu.errors import ConfigError
 from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
 from fedpu.partition import Partition
 from fedpu.priors import set_priors
 from fedpu.record import ModelCard, RunDirectory
+
+MOST_CLIENTS_TOLD = 100
+"""clients up to which a record has a value for each of them"""
 
 RoundLine = dict[str, Any]
 OnRound = Callable[[RoundLine], None]
@@ -36,6 +40,8 @@ class Prepared:
     partition: Partition
     federation: Federation
     evaluation: Evaluation
+    true_priors: Float[Tensor, "K C"] | None = None
+    """the class shares of every client, where all classes are known; what estimates are measured against"""
 
     @property
     def card(self) -> ModelCard:
@@ -70,9 +76,10 @@ def prepare(config: Config, data: Dataset | None = None, partition: Partition | 
         federation, evaluation = label_everything(data, partition, config.seed)
     else:
         federation, evaluation = label(data, partition, config.labelling, config.seed)
+    true_priors = federation.priors
     if config.method.uses_unlabelled:
         federation = set_priors(federation, config.priors)
-    return Prepared(data.name, partition, federation, evaluation)
+    return Prepared(data.name, partition, federation, evaluation, true_priors)
 
 
 def run(
@@ -122,23 +129,26 @@ def resume(
 
 
 def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, on_round: OnRound | None) -> Result:
-    job = Job(prepared.federation, config.method, config.model, config.seed)
+    job = Job(prepared.federation, config.method, config.model, config.seed, config.priors)
     network = job.initial_model()
     _check_outputs(network, prepared)
     state = directory.resume_state(network) if directory else ServerState.initial(network)
     curve = directory.rounds() if directory else []
     device = config.engine.compute_device()
     with config.engine.start(job) as clients:
+        if directory:
+            clients.restore(directory.kept())
         for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed):
             state = done.state
             metrics = None
             if done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds:
                 network.load_state_dict(state.model)
                 metrics = evaluate(network, prepared.evaluation, len(prepared.federation.classes), device)
-            line = _line(done, metrics)
+            kept = clients.kept()
+            line = _line(done, metrics) | _priors_line(kept, done.number, prepared)
             curve.append(line)
             if directory:
-                directory.add_round(line, state, prepared.card)
+                directory.add_round(line, state, prepared.card, kept)
             if on_round:
                 on_round(line)
     network.load_state_dict(state.model)
@@ -172,6 +182,19 @@ def _line(done: Round, metrics: Metrics | None) -> RoundLine:
     }
 
 
+def _priors_line(kept: ModelState, number: int, prepared: Prepared) -> RoundLine:
+    """Return what is told of estimated priors in a round that brought new estimates."""
+    if "priors" not in kept or not (kept["last"] == number - 1).any():
+        return {}
+    priors = kept["priors"]
+    told: dict[str, Any] = {"estimated": int((kept["last"] == number - 1).sum())}
+    if len(priors) <= MOST_CLIENTS_TOLD:
+        told["values"] = [[round(value, 5) for value in row] for row in priors.tolist()]
+    if prepared.true_priors is not None:
+        told["mean_absolute_error"] = float((priors - prepared.true_priors).abs().mean())
+    return {"priors": told}
+
+
 def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict[str, Any]:
     last = curve[-1]
     fed = prepared.federation
@@ -186,7 +209,9 @@ def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict
         "clients": len(fed),
         "examples": int(fed.sizes.sum()),
         "labelled": int((fed.labels >= 0).sum()),
-        "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive] if len(fed) <= 100 else None,
+        "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive]
+        if len(fed) <= MOST_CLIENTS_TOLD
+        else None,
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),

@@ -7,14 +7,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from fedpu.errors import TrainingError
 from fedpu.labelling import Federation
 from fedpu.method import Method
 from fedpu.models import Model
+from fedpu.priors import Priors
 from fedpu.randomness import torch_seed
 from fedpu.registry import Settings
 
@@ -44,6 +46,8 @@ class Work:
     """weight μ of FedProx's ½μ‖w − w_t‖²"""
     share: float = 1.0
     """the part of its steps that a straggler manages"""
+    priors: tuple[float, ...] | None = None
+    """the client's class priors as it knows them by now; None: those of the federation"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,7 @@ class Job:
     method: Method
     model: Model
     seed: int
+    priors: Priors = field(default_factory=Priors)
 
     def initial_model(self) -> nn.Module:
         """Return the network with the initial weights of this seed, leaving PyTorch's global generator as it was."""
@@ -84,6 +89,15 @@ class Clients(ABC):
         """Run ClientUpdate for each piece of work from the global ``model``; yield the updates in the order of
         ``work``.
         """
+
+    def kept(self) -> ModelState:
+        """Return what clients keep between rounds, for a checkpoint."""
+        return {}
+
+    def restore(self, kept: ModelState) -> None:
+        """Put back what clients kept when a checkpoint was made."""
+        if kept:
+            raise TrainingError(f"The checkpoint holds what clients kept ({', '.join(kept)}); these clients keep none.")
 
 
 class Engine(Settings, ABC):

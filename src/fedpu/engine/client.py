@@ -31,7 +31,8 @@ class ClientTrainer(Trainer):
         """Train from the global ``model`` on the client's own data; return its new parameters."""
         job, k = self.job, work.client
         client = job.federation.client(k)
-        task = job.method.task(client.facts, self.co_negatives, len(job.federation))
+        facts = client.facts if work.priors is None else client.facts._replace(priors=torch.tensor(work.priors))
+        task = job.method.task(facts, self.co_negatives, len(job.federation))
         task = type(task)(*(value.to(self.device) for value in task))
 
         self.network.load_state_dict(model)

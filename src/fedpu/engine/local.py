@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work
 from fedpu.engine.client import ClientTrainer
+from fedpu.engine.estimating import Estimating, estimates
 from fedpu.engine.pool import Pool, Trainer, cores, start_pool
 from fedpu.engine.stacked import StackTrainer, can_stack, stacks
 
@@ -52,7 +53,8 @@ class MachineEngine(Engine):
     def start(self, job: Job) -> Iterator[Clients]:
         """Start the workers."""
         with start_pool(self.trainer(job), self.worker_count(job)) as pool:
-            yield self.clients(job, pool)
+            clients = self.clients(job, pool)
+            yield Estimating(clients, job, self.compute_device()) if estimates(job) else clients
 
     @abstractmethod
     def trainer(self, job: Job) -> Callable[[], Trainer]:

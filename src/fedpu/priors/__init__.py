@@ -1,6 +1,19 @@
 """priors: the class priors π that each client's risk needs, and what becomes of them inside the unlabelled data."""
 
+from fedpu.priors.estimators import ESTIMATORS, Estimate, Estimator
+from fedpu.priors.local import agreement, estimate_client, outputs, population_priors
 from fedpu.priors.source import Priors, set_priors
 from fedpu.priors.unlabelled import unlabelled_priors
 
-__all__ = ["Priors", "set_priors", "unlabelled_priors"]
+__all__ = [
+    "ESTIMATORS",
+    "Estimate",
+    "Estimator",
+    "Priors",
+    "agreement",
+    "estimate_client",
+    "outputs",
+    "population_priors",
+    "set_priors",
+    "unlabelled_priors",
+]

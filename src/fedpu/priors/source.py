@@ -1,44 +1,91 @@
-"""Whose priors: a client's own, the whole federation's, or given numbers."""
+"""Whose priors: a client's own, the whole federation's, given numbers, or estimates that improve with the model."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 
 from fedpu.errors import ConfigError
 from fedpu.labelling import Federation, Scenario
+from fedpu.priors.estimators import ESTIMATORS, Estimator
+from fedpu.priors.unlabelled import priors_of_no_knowledge
 from fedpu.registry import Settings
 
 
 class Priors(Settings):
     """Where each client's class priors come from."""
 
-    source: Literal["known", "global", "given"] = Field(
+    source: Literal["known", "global", "given", "estimated"] = Field(
         "known",
-        description='"known": the client\'s own class shares; "global": the federation\'s; "given": values',
+        description='"known": the client\'s own class shares; "global": the federation\'s; "given": values; '
+        '"estimated": by each client from its own data and the global model, while training',
     )
     values: float | list[float] | None = Field(
         None,
         description='for source = "given": one prior for all classes (the paper tries .1, .05, .08) or one a class',
     )
+    estimator: str = Field("em", description=f'for source = "estimated": {" | ".join(ESTIMATORS)}')
+    options: dict[str, Any] = Field({}, description='settings of the estimator, such as { calibration = "bcts" }')
+    features: Literal["model", "inputs"] = Field(
+        "model", description="what estimators from features look at: the global model's logits, or the examples"
+    )
+    trust: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="share of its labelled examples that the global model must get right before a client estimates "
+        "with it; until then all classes are taken as even",
+    )
+    every: int = Field(10, ge=1, description="rounds between a client's estimates")
+    smoothing: float = Field(0.5, ge=0, lt=1, description="weight of the earlier estimates beside a new one")
     scenario: Literal["auto"] | Scenario = Field(
         "auto", description='what the unlabelled data are a sample of; "auto": what labelling.scenario did'
     )
+
+    @property
+    def needs_model(self) -> bool:
+        """Does the estimator look at the global model's outputs?"""
+        return self.features == "model" or ESTIMATORS[self.estimator].needs == "scores"
+
+    @field_validator("estimator")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in ESTIMATORS:
+            raise ValueError(f"must be one of {', '.join(repr(name) for name in ESTIMATORS)}")
+        return value
+
+    def make_estimator(self) -> Estimator:
+        """Return the estimator with its options."""
+        kind = ESTIMATORS[self.estimator]
+        try:
+            return kind(**self.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = first["loc"][0] if first["loc"] else ""
+            known = ", ".join(name for name in kind.model_fields if name != "name") or "none"
+            raise ConfigError(
+                f"priors.options: '{key}' of the estimator '{self.estimator}' can't be used: {first['msg']}. "
+                f"Its options: {known}."
+            ) from error
 
 
 def set_priors(federation: Federation, settings: Priors) -> Federation:
     """Return the federation with the priors that ``settings`` ask for."""
     scenario = federation.scenario if settings.scenario == "auto" else settings.scenario
-    return replace(federation, priors=_priors(federation, settings), scenario=scenario)
+    return replace(federation, priors=_priors(federation, settings, scenario), scenario=scenario)
 
 
-def _priors(federation: Federation, settings: Priors) -> torch.Tensor:
+def _priors(federation: Federation, settings: Priors, scenario: Scenario) -> torch.Tensor:
     clients, classes = federation.positive.shape
     if settings.values is not None and settings.source != "given":
         raise ConfigError(f'priors.values are used only with priors.source = "given"; it is "{settings.source}".')
+    if settings.source == "estimated":
+        settings.make_estimator()
+        every = federation.facts(torch.arange(clients))
+        return priors_of_no_knowledge(every.labelled, every.unlabelled, scenario)
     if settings.source == "given":
         if settings.values is None:
             raise ConfigError('priors.source = "given" needs priors.values: one number, or one a class.')
@@ -57,7 +104,7 @@ def _priors(federation: Federation, settings: Priors) -> torch.Tensor:
     if federation.priors is None:
         raise ConfigError(
             f'priors.source = "{settings.source}" needs the true class shares, but the data hold unlabelled examples '
-            'whose class nobody knows. Set priors.source = "given" and priors.values.'
+            'whose class nobody knows. Set priors.source = "estimated", or "given" and priors.values.'
         )
     if settings.source == "global":
         weights = federation.sizes / federation.sizes.sum()

@@ -30,3 +30,18 @@ def unlabelled_priors(
     left = (priors - labelled.to(priors.dtype) / total[..., None]).clamp(min=0)
     inside = torch.where(share[..., None] > 0, left / share[..., None].clamp(min=1e-12), 0)
     return inside, share
+
+
+def priors_of_no_knowledge(
+    labelled: Int64[Tensor, "K C"], unlabelled: Int64[Tensor, " K"], scenario: Scenario
+) -> Float[Tensor, "K C"]:
+    """Return class shares as even as the labelled examples allow: a class has at least those that are labelled."""
+    count = labelled.shape[1]
+    even = torch.full(labelled.shape, 1 / count, dtype=torch.float64)
+    if scenario == "case-control":
+        return even.float()
+    total = (labelled.sum(dim=1) + unlabelled).clamp(min=1).double()
+    share = labelled / total[:, None]
+    room = (even - share).clamp(min=0) + 1e-12
+    spread = share + (1 - share.sum(dim=1, keepdim=True)) * room / room.sum(dim=1, keepdim=True)
+    return spread.float()

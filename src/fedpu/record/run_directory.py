@@ -3,7 +3,7 @@
 ``config.toml``             the resolved configuration
 ``partition.npz``           who holds which rows (``rows``, ``offsets``), the labels that were given, positive classes
 ``rounds.jsonl``            a JSON object a round
-``checkpoint.safetensors``  the server's state after the last finished round
+``checkpoint.safetensors``  the server's state after the last finished round, and what clients keep between rounds
 ``model.safetensors``       the final model, with what is needed to use it in its metadata
 ``result.json``             the outcome
 """
@@ -107,7 +107,9 @@ class RunDirectory:
         """Read the resolved configuration."""
         return Config.load(self.config_file)
 
-    def add_round(self, line: dict[str, Any], state: ServerState, card: ModelCard) -> None:
+    def add_round(
+        self, line: dict[str, Any], state: ServerState, card: ModelCard, kept: ModelState | None = None
+    ) -> None:
         """Append a round's line, then move the checkpoint on. A kill between the two leaves a line that resuming
         drops.
         """
@@ -115,6 +117,7 @@ class RunDirectory:
             file.write(json.dumps(line) + "\n")
         tensors = {f"model.{name}": value for name, value in state.model.items()}
         tensors |= {f"momentum.{name}": value for name, value in state.momentum.items()}
+        tensors |= {f"clients.{name}": value for name, value in (kept or {}).items()}
         metadata = card.to_metadata() | {"round": str(state.round)}
         write_atomically(self.checkpoint_file, safetensors.torch.save(tensors, metadata))
 
@@ -156,6 +159,13 @@ class RunDirectory:
             raise FedpuError(f"'{self.rounds_file}' is damaged: it does not hold the {done} rounds of the checkpoint.")
         write_atomically(self.rounds_file, "".join(json.dumps(line) + "\n" for line in kept).encode())
         return ServerState(done, model, _under("momentum.", tensors), start.buffers)
+
+    def kept(self) -> ModelState:
+        """Return what clients had kept after the last finished round."""
+        if not self.checkpoint_file.exists():
+            return {}
+        with reading(self.checkpoint_file):
+            return _under("clients.", _read_tensors(self.checkpoint_file)[0])
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the finished rounds; a last line that was cut off by a kill is left out."""

@@ -79,7 +79,10 @@ class StackTrainer(Trainer):
         work, batches = self._plan(work)
         clients = torch.tensor([piece.client for piece in work])
         federation = self.job.federation
-        task = self.job.method.task(federation.facts(clients), self.co_negatives, len(federation))
+        facts = federation.facts(clients)
+        if work[0].priors is not None:
+            facts = facts._replace(priors=torch.tensor([piece.priors for piece in work]))
+        task = self.job.method.task(facts, self.co_negatives, len(federation))
         objective = _Objective(self.job.method, task)
         examples = federation.sizes[clients]
         weights = examples.double() / examples.sum()
