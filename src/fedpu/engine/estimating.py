@@ -14,7 +14,7 @@ import torch
 
 from fedpu.engine.base import Clients, Job, ModelState, Update, Work
 from fedpu.errors import EstimationError
-from fedpu.priors import agreement, estimate_client, outputs, population_priors
+from fedpu.priors import confidence, estimate_client, outputs, population_priors
 from fedpu.randomness import torch_seed
 
 NEVER = -1
@@ -69,7 +69,7 @@ class Estimating(Clients):
         client = self._job.federation.client(k)
         seed = torch_seed(self._job.seed, "priors", piece.round, k)
         logits = outputs(client, self._network) if settings.needs_model else None
-        if logits is not None and agreement(client, logits) < settings.trust:
+        if logits is not None and confidence(client, logits) < settings.trust:
             return None
         try:
             inside = estimate_client(client, logits, settings, seed=seed).priors

@@ -1,7 +1,7 @@
 """priors: the class priors π that each client's risk needs, and what becomes of them inside the unlabelled data."""
 
 from fedpu.priors.estimators import ESTIMATORS, Estimate, Estimator
-from fedpu.priors.local import agreement, estimate_client, outputs, population_priors
+from fedpu.priors.local import confidence, estimate_client, outputs, population_priors
 from fedpu.priors.source import Priors, set_priors
 from fedpu.priors.unlabelled import unlabelled_priors
 
@@ -10,7 +10,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Priors",
-    "agreement",
+    "confidence",
     "estimate_client",
     "outputs",
     "population_priors",

@@ -50,12 +50,13 @@ def outputs(client: Client, network: nn.Module) -> Float[Tensor, "r C"]:
     return torch.cat([network(client.batch(chunk)[0].to(device)).cpu() for chunk in positions]).double()
 
 
-def agreement(client: Client, logits: Float[Tensor, "r C"]) -> float:
-    """Return the share of the client's labelled examples that the model gets right; 1 where there are none."""
-    known = client.labels >= 0
-    if not bool(known.any()):
-        return 1.0
-    return float((logits[known].argmax(dim=1) == client.labels[known]).double().mean())
+def confidence(client: Client, logits: Float[Tensor, "r C"]) -> float:
+    """Return how sure the model is of its decisions on the client's unlabelled data: the mean of the largest posterior.
+
+    A model that has learned little spreads its posteriors, and what is estimated from them is worse than no knowledge.
+    """
+    unlabelled = logits[client.labels < 0]
+    return float(unlabelled.softmax(dim=1).amax(dim=1).mean()) if len(unlabelled) else 1.0
 
 
 def population_priors(

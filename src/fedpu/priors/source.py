@@ -33,11 +33,11 @@ class Priors(Settings):
         "model", description="what estimators from features look at: the global model's logits, or the examples"
     )
     trust: float = Field(
-        0.8,
+        0.6,
         ge=0,
         le=1,
-        description="share of its labelled examples that the global model must get right before a client estimates "
-        "with it; until then all classes are taken as even",
+        description="how sure of itself the global model must be on a client's unlabelled data (mean of the largest "
+        "posterior) before the client estimates with it; until then all classes are taken as even",
     )
     every: int = Field(10, ge=1, description="rounds between a client's estimates")
     smoothing: float = Field(0.5, ge=0, lt=1, description="weight of the earlier estimates beside a new one")
