@@ -81,7 +81,7 @@ def test_a_table_goes_by_label_short_label_and_number():
 
 
 def test_a_cell_that_does_not_exist_is_named_with_its_nearest():
-    with pytest.raises(ConfigError, match="no preset 'table1-row7-fedpu'. Did you mean"):
+    with pytest.raises(ConfigError, match=r"no preset 'table1-row7-fedpu'\. Did you mean"):
         Config.load(preset="table1-row7-fedpu")
 
 

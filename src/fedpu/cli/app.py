@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, bound, compare, data, reproduce, run, show, use
+from fedpu.cli import bench, bound, compare, data, priors, reproduce, run, show, use
 from fedpu.cli.console import errors
 from fedpu.errors import FedpuError
 
@@ -35,6 +35,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
 app.command("config")(show.config)
+app.command("priors")(priors.priors)
 app.command("bound")(bound.bound)
 app.command("bench")(bench.bench)
 app.command("evaluate")(use.evaluate)

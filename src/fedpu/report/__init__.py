@@ -2,13 +2,18 @@
 
 from fedpu.report.comparison import save_comparison, terminal_table
 from fedpu.report.picture import holdings, save_picture, terminal_picture
+from fedpu.report.plot import save_figure
+from fedpu.report.priors import priors_figure, priors_table
 from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
 
 __all__ = [
     "heading",
     "holdings",
+    "priors_figure",
+    "priors_table",
     "reproduction_table",
     "save_comparison",
+    "save_figure",
     "save_picture",
     "save_reproduction",
     "terminal_picture",
