@@ -33,9 +33,9 @@ class ClassifierEstimator(Estimator):
     classifier: Kind = Field(
         "mlp", description='what is trained on features; "none": they are scores already, one column a class'
     )
-    folds: int = Field(3, ge=2, description="of the cross-fitting")
+    folds: int = Field(5, ge=2, description="of the cross-fitting")
     hidden: PositiveInt = Field(200, description="for mlp: size of the hidden layer")
-    epochs: PositiveInt = Field(10, description="for mlp: passes over the data")
+    steps: PositiveInt = Field(200, description="for mlp: steps of AdamW on batches of 100")
     weight_decay: float = Field(0.1, ge=0, description="for mlp: of AdamW")
     strength: PositiveFloat = Field(0.01, description="for logistic: inverse of the L2 penalty")
 
@@ -47,8 +47,8 @@ class ClassifierEstimator(Estimator):
         smallest = min(len(group) for group in groups)
         if smallest < 2 * self.folds:
             raise EstimationError(
-                f"Cross-fitting in {self.folds} folds needs {2 * self.folds} examples of every labelled class and of U; "
-                f"the smallest has {smallest}."
+                f"Cross-fitting in {self.folds} folds needs {2 * self.folds} examples of every labelled class and of U;"
+                f" the smallest has {smallest}."
             )
         features = _standardised(np.concatenate(groups))
         sizes = [len(group) for group in groups]
@@ -105,11 +105,14 @@ class ClassifierEstimator(Estimator):
             )
         optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=self.weight_decay)
         batches = torch_generator(seed, "cross-fitting batches", fold)
-        for _ in range(self.epochs):
-            for batch in torch.randperm(len(inputs), generator=batches).split(100):
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(network(inputs[batch]), wanted[batch]).backward()
-                optimiser.step()
+        order = torch.empty(0, dtype=torch.int64)
+        for _ in range(self.steps):
+            if not len(order):
+                order = torch.randperm(len(inputs), generator=batches)
+            batch, order = order[:100], order[100:]
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(network(inputs[batch]), wanted[batch]).backward()
+            optimiser.step()
         with torch.no_grad():
             found: Matrix = network(torch.from_numpy(test).float()).double().numpy()
         return found

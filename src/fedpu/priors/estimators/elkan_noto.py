@@ -14,8 +14,8 @@ from fedpu.priors.estimators.classifier import ClassifierEstimator
 class ElkanNoto(ClassifierEstimator):
     """g(x) = P(labelled | x) is the constant c = P(labelled | positive) on every positive, and less elsewhere.
 
-    The paper's three estimators of c: ``e1`` the mean of g over the positives, ``e2`` its sum over the positives by that
-    over all, ``e3`` its maximum. There are then n_P / c positives, and the unlabelled ones among them are
+    The paper's three estimators of c: ``e1`` the mean of g over the positives, ``e2`` its sum over them by its sum over
+    all, ``e3`` its maximum. There are then n_P / c positives, and the unlabelled ones among them are
 
         θ = n_P (1 − c) / (c n_U)
 

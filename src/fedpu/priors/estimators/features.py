@@ -29,7 +29,17 @@ def reduced(sample: Sample, components: int | None) -> Sample:
 def squared_distances(left: Float[np.ndarray, "n d"], right: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
     """Return ‖x − y‖² of all pairs."""
     squares: Matrix = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
-    return np.maximum(squares, 0, out=squares)
+    np.maximum(squares, 0, out=squares)
+    return squares
+
+
+def distances_to_drawn(groups: list[Matrix], most: int, rng: np.random.Generator) -> list[Matrix]:
+    """Return each group's ‖x − c‖² to at most that many centres drawn from all of them; a centre's own is infinite."""
+    pooled = np.concatenate(groups)
+    chosen = rng.permutation(len(pooled))[:most]
+    squares = squared_distances(pooled, pooled[chosen])
+    squares[chosen, np.arange(len(chosen))] = np.inf
+    return np.split(squares, np.cumsum([len(group) for group in groups])[:-1])
 
 
 def drawn(array: Float[np.ndarray, "n d"], most: int, rng: np.random.Generator) -> Float[np.ndarray, "m d"]:
@@ -40,4 +50,5 @@ def drawn(array: Float[np.ndarray, "n d"], most: int, rng: np.random.Generator) 
 
 def fold_numbers(n: int, folds: int, rng: np.random.Generator) -> Int64[np.ndarray, " n"]:
     """Return the fold of each of n examples: even sizes, drawn at random."""
-    return rng.permutation(np.arange(n) % folds)
+    numbers: Int64[np.ndarray, " n"] = rng.permutation(np.arange(n) % folds)
+    return numbers

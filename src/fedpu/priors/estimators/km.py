@@ -21,8 +21,8 @@ class Km(Estimator):
     """The largest share of the positives that can be taken out of U with a distribution left over.
 
     d(λ) is the distance, in the kernel's space, from λ φ(U) + (1 − λ) φ(P) to the convex hull of all examples; up to
-    λ = 1/(1 − θ) what is left of U is a mixture of examples and d is flat, then it rises. θ = 1 − 1/λ is where the slope
-    of d first exceeds ν: ``km1`` ν = 1/√min(n_P, n_U), ``km2`` ν = 0.8 · the slope at the start + 0.2 · the slope at
+    λ = 1/(1 − θ) what is left of U is a mixture of examples and d is flat, then it rises. θ = 1 − 1/λ is where the
+    slope first exceeds ν: ``km1`` ν = 1/√min(n_P, n_U), ``km2`` ν = 0.8 · the slope at the start + 0.2 · the slope at
     infinity, ‖φ(U) − φ(P)‖. d is convex: bisection finds it, in θ. The slope is the exact derivative at the solution of
     the quadratic program, where the paper takes a difference quotient.
 
@@ -101,8 +101,8 @@ class Curve:
     ) -> tuple[float, float, Bool[np.ndarray, " n"]]:
         """Return d and its derivative at λ = 1/(1 − θ), and which examples the nearest mixture is made of.
 
-        ``free`` is a guess of the latter, kept unless ``exchange``. The nearest mixture does not move to first order, so
-        that the derivative is that of the point alone: ⟨point − mixture, φ(U) − φ(P)⟩ / d.
+        ``free`` is a guess of the latter, kept unless ``exchange``. The nearest mixture does not move to first order,
+        so that the derivative is that of the point alone: ⟨point − mixture, φ(U) − φ(P)⟩ / d.
         """
         stretch = 1 / (1 - theta)
         point = np.concatenate([(1 - stretch) * self.positives, stretch * self.unlabelled])

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
-from fedpu.priors.estimators.features import drawn, fold_numbers, reduced, squared_distances
+from fedpu.priors.estimators.features import distances_to_drawn, fold_numbers, reduced
 from fedpu.priors.estimators.simplex import minimise, project
 from fedpu.randomness import numpy_generator
 
@@ -27,7 +27,8 @@ class PenalizedL1(Estimator):
     matched jointly: penL1 is convex in θ, and the candidates are its minimisers over {θ ≥ 0, Σθ ≤ 1} at each width and
     λ.
 
-    Centres of φ are drawn from the positives and U (the paper takes all). Features are reduced to principal
+    Centres of φ are drawn from the positives and U (the paper takes all), and none counts itself among the examples: in
+    small samples it would be the only one that is near it. Features are reduced to principal
     components first (the paper: 4), for Gaussian kernels tell little in many dimensions.
 
     Bootstrap: the kernel means at the chosen width and λ are resampled, and the estimate is moved by as much as the
@@ -50,11 +51,10 @@ class PenalizedL1(Estimator):
         """Cross-validate, and return the estimate as a function of the examples' weights."""
         sample = reduced(sample, self.components)
         rng = numpy_generator(seed, "penalized-l1")
-        centres = drawn(np.concatenate([*sample.positives, sample.unlabelled]), self.centres, rng)
         groups = [*sample.positives, sample.unlabelled]
-        squares = [squared_distances(group, centres) for group in groups]
+        squares = distances_to_drawn(groups, self.centres, rng)
         folds = [fold_numbers(len(group), self.folds, rng) for group in groups]
-        median = float(np.sqrt(np.median(squares[-1])))
+        median = float(np.sqrt(np.median(squares[-1][np.isfinite(squares[-1])])))
         means, held_out, trained = zip(
             *(_fold_means([_gauss(d, w * median) for d in squares], folds, self.folds) for w in self.widths),
             strict=True,
@@ -101,7 +101,7 @@ def joint_minimiser(
         values: Vector = 2 / penalty * (positives @ np.maximum(theta @ positives - unlabelled, 0)) - 1
         return values
 
-    curvature = 2 / penalty * float(np.linalg.norm(positives @ positives.T, 2))
+    curvature = max(2 / penalty * float(np.linalg.norm(positives @ positives.T, 2)), 1.0)
     return minimise(gradient, curvature, np.zeros(len(positives)), at_most=True, tolerance=1e-9)
 
 
