@@ -82,7 +82,7 @@ class ClassifierEstimator(Estimator):
         from sklearn.linear_model import LogisticRegression
 
         model = (
-            LogisticRegression(C=self.strength, max_iter=200)
+            LogisticRegression(C=self.strength, max_iter=1000)
             if self.classifier == "logistic"
             else HistGradientBoostingClassifier(max_iter=60, early_stopping=False)
         )
