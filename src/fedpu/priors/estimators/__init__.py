@@ -1,11 +1,40 @@
 """Class-prior estimators: one contract, one file each."""
 
 from fedpu.priors.estimators.base import Estimate, Estimator
+from fedpu.priors.estimators.bbe import Bbe
 from fedpu.priors.estimators.bbse import Bbse, confusion_sums
+from fedpu.priors.estimators.elkan_noto import ElkanNoto
 from fedpu.priors.estimators.em import Em
+from fedpu.priors.estimators.km import Km
+from fedpu.priors.estimators.pe import Pe
+from fedpu.priors.estimators.penalized_l1 import PenalizedL1
 from fedpu.priors.estimators.scores import ScoreEstimator
 from fedpu.registry import Registry
 
-ESTIMATORS: Registry[type[Estimator]] = Registry("estimator", {"em": Em, "bbse": Bbse})
+ESTIMATORS: Registry[type[Estimator]] = Registry(
+    "estimator",
+    {
+        "penalized-l1": PenalizedL1,
+        "pe": Pe,
+        "km": Km,
+        "bbe": Bbe,
+        "elkan-noto": ElkanNoto,
+        "em": Em,
+        "bbse": Bbse,
+    },
+)
 
-__all__ = ["ESTIMATORS", "Bbse", "Em", "Estimate", "Estimator", "ScoreEstimator", "confusion_sums"]
+__all__ = [
+    "ESTIMATORS",
+    "Bbe",
+    "Bbse",
+    "ElkanNoto",
+    "Em",
+    "Estimate",
+    "Estimator",
+    "Km",
+    "Pe",
+    "PenalizedL1",
+    "ScoreEstimator",
+    "confusion_sums",
+]

@@ -129,7 +129,11 @@ class Estimator(Settings, ABC):
 
 
 def interval(sample: Sample, statistic: Statistic, seed: int, bootstrap: int, level: float) -> Estimate:
-    """Return the statistic with its percentile bootstrap interval: U and each class's positives are resampled apart."""
+    """Return the statistic with its bootstrap interval: U and each class's positives are resampled apart.
+
+    Percentiles, moved so that the median of the resamples falls on the estimate: an estimator that takes a minimum over
+    noisy quantities is off by the noise, and on resamples it is off once more.
+    """
     if bootstrap < 0 or not 0 < level < 1:
         raise EstimationError(f"A bootstrap needs resamples ≥ 0 and 0 < level < 1; got {bootstrap} and {level}.")
     sizes = [len(array) for array in sample.positives]
@@ -141,15 +145,18 @@ def interval(sample: Sample, statistic: Statistic, seed: int, bootstrap: int, le
         weights = [_resampled(n, rng) for n in sizes]
         values[replicate] = statistic(weights, _resampled(len(sample.unlabelled), rng))
     tail = (1 - level) / 2
-    lower, upper = np.quantile(values, [tail, 1 - tail], axis=0)
-    below, above = np.quantile(1 - values[:, known].sum(axis=1), [tail, 1 - tail])
+    # The total of the classes without positives goes along as one more column.
+    point = np.append(point, np.clip(1 - point[known].sum(), 0, 1))
+    values = np.column_stack([values, 1 - values[:, known].sum(axis=1)])
+    low, median, high = np.quantile(values, [tail, 0.5, 1 - tail], axis=0)
+    lower, upper = np.clip(point + low - median, 0, 1), np.clip(point + high - median, 0, 1)
     return Estimate(
-        priors=point,
-        lower=lower,
-        upper=upper,
-        negative=float(np.clip(1 - point[known].sum(), 0, 1)),
-        negative_lower=float(np.clip(below, 0, 1)),
-        negative_upper=float(np.clip(above, 0, 1)),
+        priors=point[:-1],
+        lower=lower[:-1],
+        upper=upper[:-1],
+        negative=float(point[-1]),
+        negative_lower=float(lower[-1]),
+        negative_upper=float(upper[-1]),
         level=level,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from scipy.linalg import cho_factor, cho_solve
 
 
 def project(point: Float[np.ndarray, " k"], *, at_most: bool = False) -> Float[np.ndarray, " k"]:
@@ -44,3 +45,44 @@ def minimise(
         if moved <= tolerance:
             break
     return current
+
+
+def nearest_mixture(
+    kernel: Float[np.ndarray, "n n"], point: Float[np.ndarray, " n"], free: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Return the v ≥ 0 with Σv = 1 that minimises (point − v)ᵀ kernel (point − v), for a positive definite kernel.
+
+    Block principal pivoting (Júdice & Pires 1994) on the optimality conditions: guess which v are not zero, solve, and
+    exchange all that have the wrong sign; when that stops helping, the last of them alone. ``free`` is the first guess.
+    """
+    side = kernel @ point
+    fewest, chances = len(point) + 1, 3
+    for _ in range(20 * len(point)):
+        shares, multiplier = nearest_on_face(kernel, side, free)
+        slack = kernel[:, free] @ shares[free] - side + multiplier
+        wrong = np.where(free, shares < -1e-12, slack < -1e-10)
+        count = int(wrong.sum())
+        if count == 0:
+            break
+        chances = 3 if count < fewest else chances - 1
+        fewest = min(fewest, count)
+        if chances < 0:
+            wrong[np.flatnonzero(wrong)[:-1]] = False
+        free = free ^ wrong
+        if not free.any():
+            free[side.argmax()] = True
+    found: Float[np.ndarray, " n"] = np.maximum(shares, 0)
+    return found
+
+
+def nearest_on_face(
+    kernel: Float[np.ndarray, "n n"], side: Float[np.ndarray, " n"], free: Bool[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " n"], float]:
+    """Return the v with Σv = 1 and zeros outside ``free`` that minimises ½ vᵀ kernel v − sideᵀv, and its multiplier."""
+    inside = np.flatnonzero(free)
+    factor = cho_factor(kernel[np.ix_(inside, inside)], check_finite=False)
+    plain, ones = cho_solve(factor, np.stack([side[inside], np.ones(len(inside))], axis=1), check_finite=False).T
+    multiplier = float((plain.sum() - 1) / ones.sum())
+    shares = np.zeros(len(side))
+    shares[inside] = plain - multiplier * ones
+    return shares, multiplier

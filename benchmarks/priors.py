@@ -1,0 +1,289 @@
+"""How far every class-prior estimator is off on real data whose priors are known, and how long it takes.
+
+    .venv/bin/python benchmarks/priors.py --out results/priors
+
+Binary PU data are drawn from real data sets at true priors .1 … .9, ten times each: positives with their label, and U
+without labels in which exactly that share is positive. Every draw is a line of ``cells.jsonl``; a second call goes on
+where the first was stopped. ``comparison.md`` and ``comparison.json`` are made from those lines.
+
+``em`` and ``bbse`` need a classifier of all classes. On MNIST it is a logistic regression on the 10,000 test images; on
+the others one on the examples that were not drawn. The other estimators see the drawn arrays alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+
+from fedpu.bench import machine
+from fedpu.data import DataSettings, load
+from fedpu.priors.estimators import Bbe, Bbse, ElkanNoto, Em, Estimate, Estimator, Km, Pe, PenalizedL1
+from fedpu.priors.estimators.classifier import ClassifierEstimator
+from fedpu.randomness import numpy_generator
+
+PRIORS = tuple(round(0.1 * i, 1) for i in range(1, 10))
+ROWS: dict[str, Estimator] = {
+    "bbe": Bbe(),
+    "bbe, logistic": Bbe(classifier="logistic"),
+    "km (km1)": Km(),
+    "km (km2)": Km(variant="km2"),
+    "penalized-l1": PenalizedL1(),
+    "penalized-l1, 4 components": PenalizedL1(components=4),
+    "pe": Pe(),
+    "elkan-noto (e1)": ElkanNoto(),
+    "elkan-noto (e2)": ElkanNoto(variant="e2"),
+    "elkan-noto (e3)": ElkanNoto(variant="e3"),
+    "em*": Em(),
+    "bbse*": Bbse(),
+}
+BOOTSTRAP = 50
+
+
+@dataclass(frozen=True)
+class World:
+    """A data set as two groups, with how many are drawn; ``classes`` is the positive group's class, by seed."""
+
+    title: str
+    features: np.ndarray
+    labels: np.ndarray
+    positive: Callable[[int], tuple[int, ...]]
+    n_positive: int
+    n_unlabelled: int
+    posteriors: np.ndarray | None = None
+    training_priors: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Labelled positives and U, and the posteriors of both under a classifier made of other data."""
+
+    positives: np.ndarray
+    unlabelled: np.ndarray
+    positive_scores: np.ndarray
+    unlabelled_scores: np.ndarray
+    training_priors: np.ndarray
+    column: int
+
+
+def mnist() -> World:
+    """One digit against the rest; the digit is the seed's."""
+    data = load(DataSettings(name="mnist"))
+    features = data.inputs.numpy().reshape(len(data.inputs), -1) / 255.0
+    test = data.test_inputs.numpy().reshape(len(data.test_inputs), -1) / 255.0
+    classifier = LogisticRegression(C=0.02, max_iter=200).fit(test, data.test_labels.numpy())
+    shares = np.bincount(data.test_labels.numpy()) / len(test)
+    labels = data.labels.numpy()
+    return World(
+        "MNIST",
+        features,
+        labels,
+        lambda seed: (seed % 10,),
+        2000,
+        3000,
+        classifier.predict_proba(features),
+        shares,
+    )
+
+
+def digits() -> World:
+    """Even against odd digits of scikit-learn's small set."""
+    data = load(DataSettings(name="digits"))
+    features = np.concatenate([data.inputs.numpy(), data.test_inputs.numpy()]).reshape(-1, 64) / 255.0
+    labels = np.concatenate([data.labels.numpy(), data.test_labels.numpy()])
+    return World("digits", features, labels % 2, lambda seed: (0,), 300, 500)
+
+
+def breast_cancer() -> World:
+    """Benign against malignant, features standardised."""
+    found = load_breast_cancer()
+    features = (found.data - found.data.mean(axis=0)) / found.data.std(axis=0)
+    return World("breast cancer", features, found.target, lambda seed: (1,), 100, 200)
+
+
+WORLDS: dict[str, Callable[[], World]] = {"mnist": mnist, "digits": digits, "breast-cancer": breast_cancer}
+
+
+def draw(world: World, prior: float, seed: int) -> Draw:
+    """Draw positives and U, of which exactly the share ``prior`` is positive."""
+    rng = numpy_generator(seed, f"prior study {world.title}", round(10 * prior))
+    classes = world.positive(seed)
+    is_positive = np.isin(world.labels, classes)
+    ours, others = (rng.permutation(np.flatnonzero(is_positive == side)) for side in (True, False))
+    hidden = round(prior * world.n_unlabelled)
+    labelled, inside = ours[: world.n_positive], ours[world.n_positive : world.n_positive + hidden]
+    if len(inside) < hidden or len(others) < world.n_unlabelled - hidden:
+        raise ValueError(f"{world.title} is too small for a prior of {prior}.")
+    unlabelled = rng.permutation(np.concatenate([inside, others[: world.n_unlabelled - hidden]]))
+    if world.posteriors is not None and world.training_priors is not None:
+        posteriors, shares, column = world.posteriors, world.training_priors, classes[0]
+    else:
+        left = np.setdiff1d(np.arange(len(world.labels)), np.concatenate([labelled, unlabelled]))
+        target = is_positive[left].astype(int)
+        classifier = LogisticRegression(max_iter=2000).fit(world.features[left], target)
+        posteriors, shares, column = (
+            classifier.predict_proba(world.features),
+            np.array([1 - target.mean(), target.mean()]),
+            1,
+        )
+    return Draw(
+        world.features[labelled],
+        world.features[unlabelled],
+        posteriors[labelled],
+        posteriors[unlabelled],
+        shares,
+        column,
+    )
+
+
+def estimates(found: Draw, seed: int, bootstrap: int) -> Iterator[tuple[str, Estimate, int, float]]:
+    """Yield every row's estimate, the class that is meant, and the seconds it took.
+
+    Rows with the same cross-fitted classifier share its scores, and the first of them has the seconds.
+    """
+    scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for row, estimator in ROWS.items():
+        started = time.perf_counter()
+        if isinstance(estimator, Em | Bbse):
+            column = found.column
+            estimate = estimator.estimate(
+                {column: found.positive_scores},
+                found.unlabelled_scores,
+                seed=seed,
+                bootstrap=bootstrap,
+                training_priors=found.training_priors,
+            )
+        elif isinstance(estimator, ClassifierEstimator):
+            column, kind = 0, estimator.classifier
+            if kind not in scored:
+                sample = estimator.sample({0: found.positives}, found.unlabelled, None)
+                scored[kind] = estimator.scores(sample, seed)[0]
+            p, u = scored[kind]
+            ready = estimator.model_copy(update={"classifier": "none"})
+            estimate = ready.estimate({0: p[:, None]}, u[:, None], seed=seed, bootstrap=bootstrap)
+        else:
+            column = 0
+            estimate = estimator.estimate({0: found.positives}, found.unlabelled, seed=seed, bootstrap=bootstrap)
+        yield row, estimate, column, time.perf_counter() - started
+
+
+def run(names: list[str], seeds: int, out: Path) -> None:
+    """Add the cells that are missing."""
+    cells = out / "cells.jsonl"
+    done = {(c["data"], c["prior"], c["seed"]) for c in read(cells)}
+    worlds = {name: WORLDS[name]() for name in names}
+    for seed in range(seeds):
+        for name, world in worlds.items():
+            for prior in PRIORS:
+                if (name, prior, seed) in done:
+                    continue
+                values, bounds = {}, {}
+                for row, estimate, column, _ in estimates(draw(world, prior, seed), seed, BOOTSTRAP):
+                    values[row] = round(float(estimate.priors[column]), 5)
+                    bounds[row] = [round(float(estimate.lower[column]), 5), round(float(estimate.upper[column]), 5)]
+                with cells.open("a", encoding="utf-8") as file:
+                    line = {"data": name, "prior": prior, "seed": seed, "estimates": values, "intervals": bounds}
+                    file.write(json.dumps(line) + "\n")
+                print(f"{name} prior {prior} seed {seed}: {values}", file=sys.stderr, flush=True)
+
+
+def clock(out: Path) -> None:
+    """Time every row on 2,000 positives and 10,000 unlabelled examples × 784, with 100 resamples."""
+    world = mnist()
+    larger = World(
+        world.title,
+        world.features,
+        world.labels,
+        world.positive,
+        2000,
+        10_000,
+        world.posteriors,
+        world.training_priors,
+    )
+    seconds: dict[str, float] = {}
+    for row, estimator in ROWS.items():
+        found = draw(larger, 0.3, 3)
+        started = time.perf_counter()
+        if isinstance(estimator, Em | Bbse):
+            estimator.estimate({3: found.positive_scores}, found.unlabelled_scores, seed=0)
+        else:
+            estimator.estimate({0: found.positives}, found.unlabelled, seed=0)
+        seconds[row] = round(time.perf_counter() - started, 2)
+        print(f"{row}: {seconds[row]} s", file=sys.stderr, flush=True)
+    (out / "seconds.json").write_text(json.dumps({"seconds": seconds, "machine": machine()}, indent=1) + "\n", "utf-8")
+
+
+def report(out: Path) -> None:
+    """Write ``comparison.json`` and ``comparison.md`` from the cells."""
+    cells = list(read(out / "cells.jsonl"))
+    timed = out / "seconds.json"
+    seconds = json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else {}
+    names = [name for name in WORLDS if any(c["data"] == name for c in cells)]
+    summary: dict[str, dict[str, dict[str, float]]] = {}
+    for row in ROWS:
+        summary[row] = {}
+        for name in names:
+            mine = [c for c in cells if c["data"] == name and row in c["estimates"]]
+            errors = np.array([c["estimates"][row] - c["prior"] for c in mine])
+            inside = [c["intervals"][row][0] <= c["prior"] <= c["intervals"][row][1] for c in mine]
+            by_prior = {
+                str(p): float(np.mean([abs(c["estimates"][row] - p) for c in mine if c["prior"] == p])) for p in PRIORS
+            }
+            summary[row][name] = {
+                "mae": float(np.abs(errors).mean()),
+                "bias": float(errors.mean()),
+                "mean_squared_error": float((errors**2).mean()),
+                "covered": float(np.mean(inside)),
+                "cells": len(mine),
+                **{f"mae at {p}": value for p, value in by_prior.items()},
+            }
+    text = {"mnist": "MNIST, one digit", "digits": "digits, even", "breast-cancer": "breast cancer, benign"}
+    lines = [
+        "| estimator | " + " | ".join(f"{text[n]}: MAE (bias)" for n in names) + " | covered | s, 10,000 × 784 |",
+        "| --- |" + " --- |" * (len(names) + 2),
+    ]
+    for row, found in sorted(summary.items(), key=lambda item: item[1][names[0]]["mae"]):
+        errors = " | ".join(f"{found[n]['mae']:.3f} ({found[n]['bias']:+.3f})" for n in names)
+        covered = " / ".join(f"{100 * found[n]['covered']:.0f}" for n in names)
+        lines.append(f"| `{row}` | {errors} | {covered} | {seconds.get(row, '')} |")
+    (out / "comparison.md").write_text("\n".join(lines) + "\n", "utf-8")
+    settings = {row: estimator.model_dump() for row, estimator in ROWS.items()}
+    (out / "comparison.json").write_text(
+        json.dumps({"rows": summary, "settings": settings}, indent=1) + "\n", encoding="utf-8"
+    )
+
+
+def read(path: Path) -> Iterator[dict[str, object]]:
+    """Yield the cells that are there."""
+    if path.exists():
+        for line in path.read_text("utf-8").splitlines():
+            yield json.loads(line)
+
+
+def main() -> None:
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/priors"))
+    parser.add_argument("--data", default=",".join(WORLDS), help="which data sets, with commas")
+    parser.add_argument("--seeds", type=int, default=10, help="2 for a quick look")
+    parser.add_argument("--clock", action="store_true", help="time the estimators instead of measuring errors")
+    parser.add_argument("--report", action="store_true", help="only write the table from what is there")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.clock:
+        clock(arguments.out)
+    elif not arguments.report:
+        run(arguments.data.split(","), arguments.seeds, arguments.out)
+    report(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Kernel mean embedding (Ramaswamy, Scott & Tewari 2016): KM1 and KM2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector, class_by_class
+from fedpu.priors.estimators.features import reduced, squared_distances
+from fedpu.priors.estimators.simplex import nearest_mixture, nearest_on_face
+from fedpu.randomness import numpy_generator
+
+_RIDGE = 1e-6
+
+
+class Km(Estimator):
+    """The largest share of the positives that can be taken out of U with a distribution left over.
+
+    d(λ) is the distance, in the kernel's space, from λ φ(U) + (1 − λ) φ(P) to the convex hull of all examples; up to
+    λ = 1/(1 − θ) what is left of U is a mixture of examples and d is flat, then it rises. θ = 1 − 1/λ is where the
+    slope first exceeds ν: ``km1`` ν = 1/√min(n_P, n_U), ``km2`` ν = 0.8 · the slope at the start + 0.2 · the slope at
+    infinity, ‖φ(U) − φ(P)‖. d is convex: bisection finds it, in θ. The slope is the exact derivative at the solution of
+    the quadratic program, where the paper takes a difference quotient.
+
+    The Gaussian kernel's width is, of five, the one with the largest distance between P and U; the estimate of that
+    distance leaves out an example's distance to itself, for with it the smallest width wins whenever P and U are much
+    alike.
+
+    Several positive classes: one at a time against U, and the nearest point with Σθ ≤ 1. Larger samples are cut to
+    ``points`` examples, drawn at random.
+
+    Bootstrap: width, ν, the drawn examples and which of them the nearest mixture is made of stay; their weights are
+    resampled, and the change of slope at the estimate is turned into one of θ by one secant step.
+    """
+
+    name: Literal["km"] = "km"
+    variant: Literal["km1", "km2"] = Field("km1", description="the threshold on the slope")
+    components: PositiveInt | None = Field(None, description="principal components that are kept; none: all features")
+    points: PositiveInt = Field(600, description="most examples of the class, and of U, in the quadratic program")
+    widths: tuple[PositiveFloat, ...] = Field(
+        tuple(float(w) for w in np.logspace(-1, 1, 5)), description="candidates, in medians of the distances"
+    )
+    largest: float = Field(0.98, gt=0, lt=1, description="largest prior that is looked for")
+    precision: float = Field(0.002, gt=0, lt=0.5, description="of the bisection")
+
+    def fit(self, sample: Sample, seed: int) -> Statistic:
+        """Find the estimate of each class, and return it as a function of the examples' weights."""
+        sample = reduced(sample, self.components)
+        rngs = [numpy_generator(seed, "km", c) for c in sample.labelled]
+        return class_by_class(
+            sample,
+            [self._one(p, sample.unlabelled, rng) for p, rng in zip(sample.positives, rngs, strict=True)],
+        )
+
+    def _one(
+        self, positives: Matrix, unlabelled: Matrix, rng: np.random.Generator
+    ) -> Callable[[Vector, Vector], float]:
+        p, u = (rng.permutation(len(array))[: self.points] for array in (positives, unlabelled))
+        kernel = widest_apart(positives[p], unlabelled[u], self.widths)
+        even = Curve(kernel, np.full(len(p), 1 / len(p)), np.full(len(u), 1 / len(u)))
+        free = np.ones(len(kernel), dtype=bool)
+        threshold = self._threshold(even, free)
+        low, high = 0.0, self.largest
+        while high - low > self.precision:
+            middle = (low + high) / 2
+            _, slope, free = even.at(middle, free)
+            low, high = (low, middle) if slope > threshold else (middle, high)
+        estimate = (low + high) / 2
+        _, slope, free = even.at(estimate, free)
+        step = min(0.02, estimate / 2, (1 - estimate) / 2)
+        rise = (even.at(estimate + step, free)[1] - even.at(estimate - step, free)[1]) / (2 * step)
+
+        def statistic(positive_weights: Vector, unlabelled_weights: Vector) -> float:
+            resampled = Curve(kernel, _shares(positive_weights[p]), _shares(unlabelled_weights[u]))
+            change = resampled.at(estimate, free, exchange=False)[1] - slope
+            return float(np.clip(estimate - change / max(rise, 1e-9), 0, 1))
+
+        return statistic
+
+    def _threshold(self, curve: Curve, free: Bool[np.ndarray, " n"]) -> float:
+        if self.variant == "km1":
+            return float(1 / np.sqrt(min(len(curve.positives), len(curve.unlabelled))))
+        start = 1.05
+        return 0.8 * curve.at(1 - 1 / start, free)[0] / (start - 1) + 0.2 * curve.far
+
+
+class Curve:
+    """The distance d(λ) of λ φ(U) + (1 − λ) φ(P) from the convex hull of all examples, the positives being first."""
+
+    def __init__(self, kernel: Float[np.ndarray, "n n"], positives: Vector, unlabelled: Vector) -> None:
+        self.kernel, self.positives, self.unlabelled = kernel, positives, unlabelled
+        self.difference = np.concatenate([-positives, unlabelled])
+        self.far = float(np.sqrt(self.difference @ kernel @ self.difference))
+
+    def at(
+        self, theta: float, free: Bool[np.ndarray, " n"], *, exchange: bool = True
+    ) -> tuple[float, float, Bool[np.ndarray, " n"]]:
+        """Return d and its derivative at λ = 1/(1 − θ), and which examples the nearest mixture is made of.
+
+        ``free`` is a guess of the latter, kept unless ``exchange``. The nearest mixture does not move to first order,
+        so that the derivative is that of the point alone: ⟨point − mixture, φ(U) − φ(P)⟩ / d.
+        """
+        stretch = 1 / (1 - theta)
+        point = np.concatenate([(1 - stretch) * self.positives, stretch * self.unlabelled])
+        if exchange:
+            mixture = nearest_mixture(self.kernel, point, free)
+        else:
+            mixture, _ = nearest_on_face(self.kernel, self.kernel @ point, free)
+        towards = self.kernel @ (point - mixture)
+        distance = float(np.sqrt(max((point - mixture) @ towards, 0)))
+        slope = float(towards @ self.difference) / distance if distance > 0 else 0.0
+        return distance, slope, mixture > 0
+
+
+def widest_apart(
+    positives: Float[np.ndarray, "m d"], unlabelled: Float[np.ndarray, "n d"], widths: tuple[float, ...]
+) -> Float[np.ndarray, "k k"]:
+    """Return the Gaussian kernel of all examples, of the width (in medians of the distances) that sets P and U apart.
+
+    It is centred, which changes no distance between mixtures, and has a grain of the identity added, which makes it
+    definite.
+    """
+    pooled = np.concatenate([positives, unlabelled])
+    squares = squared_distances(pooled, pooled)
+    median, m = float(np.median(squares)), len(positives)
+    best, farthest = squares, -np.inf
+    for width in widths:
+        kernel = np.exp(-squares / (2 * width**2 * median))
+        apart = _mean_of_others(kernel[:m, :m]) + _mean_of_others(kernel[m:, m:]) - 2 * kernel[:m, m:].mean()
+        if apart > farthest:
+            best, farthest = kernel, apart
+    means = best.mean(axis=0)
+    centred: Matrix = best - means - means[:, None] + means.mean() + _RIDGE * np.eye(len(best))
+    return centred
+
+
+def _mean_of_others(kernel: Matrix) -> float:
+    n = len(kernel)
+    return float((kernel.sum() - n) / (n * (n - 1)))
+
+
+def _shares(weights: Vector) -> Vector:
+    shares: Vector = weights / weights.sum()
+    return shares
