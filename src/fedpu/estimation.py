@@ -178,9 +178,8 @@ def _client(
         return ClientPriors(k, positive, None, None, None, None, truth, str(error))
     low, middle, high = (_population(values, client) for values in (estimate.lower, estimate.priors, estimate.upper))
     share = _unlabelled_share(client)
-    return ClientPriors(
-        k, positive, middle, low, high, (share * inside[0], share * inside[1], share * inside[2]), truth
-    )
+    negative = (share * estimate.negative, share * estimate.negative_lower, share * estimate.negative_upper)
+    return ClientPriors(k, positive, middle, low, high, negative, truth)
 
 
 def _population(inside: Shares, client: Client) -> Shares:

@@ -45,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_help_teaches_every_command(tmp_path: Path) -> None:
     text = fedpu("--help", cwd=tmp_path).stdout
-    for command in ("run", "compare", "show", "bound", "data", "config", "evaluate", "predict"):
+    for command in ("run", "compare", "reproduce", "show", "priors", "bound", "data", "config", "evaluate", "predict"):
         assert command in text
         assert "Usage" in fedpu(command, "--help", cwd=tmp_path).stdout
 

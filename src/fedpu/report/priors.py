@@ -21,6 +21,8 @@ def priors_table(estimates: PriorEstimates) -> Table:
         title=f"Class priors by '{estimates.config.priors.estimator}' [{level} interval] (true share)",
         title_justify="left",
         header_style="bold",
+        box=None,
+        pad_edge=False,
     )
     for name in ("client", "its positive classes", "all others", "error"):
         table.add_column(name, justify="right" if name in ("client", "error") else "left")

@@ -1,0 +1,242 @@
+"""Priors that clients estimate while they are trained: from no knowledge, from their own data, to the same bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpu.aggregation.base import weighted_mean
+from fedpu.config import Config
+from fedpu.data import Dataset, load
+from fedpu.engine import Job, LocalEngine, Work
+from fedpu.errors import ConfigError, EstimationError
+from fedpu.estimation import estimate_priors
+from fedpu.experiment import prepare, resume, run
+from fedpu.labelling import Scenario
+from fedpu.priors import ESTIMATORS, Priors, estimate_client, outputs, population_priors, unlabelled_priors
+from fedpu.priors.unlabelled import priors_of_no_knowledge
+from fedpu.report.priors import priors_figure, priors_table
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config: Config) -> Config:
+    return tiny_config.with_(
+        "priors.source=estimated", "priors.every=2", "aggregation.rounds=12", "aggregation.batch_size=20"
+    )
+
+
+counts = st.lists(st.integers(0, 40), min_size=4, max_size=4)
+
+
+@given(counts, st.integers(1, 100))
+def test_no_knowledge_is_as_even_as_the_labels_allow(labelled: list[int], unlabelled: int) -> None:
+    (priors,) = priors_of_no_knowledge(torch.tensor([labelled]), torch.tensor([unlabelled]), "censored")
+    share = torch.tensor(labelled) / (sum(labelled) + unlabelled)
+    assert float(priors.sum()) == pytest.approx(1, abs=1e-5)
+    assert (priors >= share - 1e-6).all()
+    raised = priors > share + 1e-5  # classes that were given something are not above an even share
+    assert (priors[raised] <= 0.25 + 1e-5).all()
+
+
+@given(
+    counts,
+    st.integers(1, 100),
+    st.lists(st.floats(0.01, 1), min_size=4, max_size=4),
+    st.sampled_from(["censored", "case-control"]),
+)
+def test_population_priors_are_the_inverse_of_unlabelled_priors(
+    labelled: list[int], unlabelled: int, weights: list[float], scenario: Scenario
+) -> None:
+    inside = np.array(weights) / sum(weights)
+    known = torch.tensor(labelled)
+    priors = population_priors(inside, known, unlabelled, scenario)
+    assert priors.sum() == pytest.approx(1)
+    back, _ = unlabelled_priors(torch.from_numpy(priors), known, torch.tensor(unlabelled), scenario)
+    assert back.numpy() == pytest.approx(inside, abs=1e-9)
+
+
+def test_classes_that_an_estimator_can_not_tell_share_the_rest() -> None:
+    priors = population_priors(np.array([0.4, np.nan, np.nan]), torch.tensor([0, 0, 0]), 10, "censored")
+    assert priors == pytest.approx([0.4, 0.3, 0.3])
+
+
+def test_they_start_from_no_knowledge_and_come_near_the_truth(config: Config, tmp_path: Path) -> None:
+    skewed = config.with_("partition.kind=classes", "partition.clients=4", "partition.classes_per_client=5")
+    skewed = skewed.with_("labelling.overlap=true", "labelling.positive=3", "aggregation.rounds=30")
+    start = prepare(skewed)
+    assert start.true_priors is not None
+    assert start.federation.priors is not None
+    before = float((start.federation.priors - start.true_priors).abs().mean())
+    assert before > 0.08
+    run(skewed, out=tmp_path / "r")
+    told = [json.loads(text).get("priors") for text in (tmp_path / "r/rounds.jsonl").read_text().splitlines()]
+    estimates = [line for line in told if line]
+    assert estimates[-1]["mean_absolute_error"] < 0.03
+    assert np.sum(estimates[-1]["values"], axis=1) == pytest.approx(1, abs=1e-3)
+    assert len(estimates) < len(told)
+
+
+def test_a_client_estimates_every_few_rounds_once_the_model_is_sure(config: Config, tmp_path: Path) -> None:
+    run(config.with_("priors.trust=0", "priors.every=5"), out=tmp_path / "eager")
+    run(config.with_("priors.trust=1"), out=tmp_path / "never")
+
+    def rounds(name: str) -> list[int]:
+        lines = map(json.loads, (tmp_path / name / "rounds.jsonl").read_text().splitlines())
+        return [line["round"] for line in lines if "priors" in line]
+
+    assert rounds("eager") == [1, 6, 11]
+    assert rounds("never") == []
+
+
+def test_bits_are_the_same_for_workers_and_after_resuming(config: Config, tmp_path: Path) -> None:
+    eager = config.with_("priors.trust=0", "aggregation.rounds=6")
+    whole = run(eager, out=tmp_path / "whole")
+    two = run(eager.with_("engine.workers=2"))
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), two.model.parameters(), strict=True))
+
+    class Stop(Exception):
+        pass
+
+    def stop(line: dict[str, object]) -> None:
+        if line["round"] == 4:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(eager, out=tmp_path / "cut", on_round=stop)
+    again = resume(tmp_path / "cut")
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True))
+    last = [json.loads((tmp_path / name / "rounds.jsonl").read_text().splitlines()[4]) for name in ("whole", "cut")]
+    assert last[0]["priors"] == last[1]["priors"]
+
+
+def test_both_engines_estimate_alike(config: Config) -> None:
+    model = dict(run(config.with_("aggregation.rounds=6")).model.state_dict())
+    config = config.with_("priors.trust=0")
+    job = Job(prepare(config).federation, config.method, config.model, 0, config.priors)
+    work = [Work(client=k, round=6, lr=0.1, batch_size=50) for k in range(5)]
+    found = []
+    for name in ("local", "reference"):
+        with config.with_(f"engine.name={name}").engine.start(job) as clients:
+            found.append((weighted_mean(clients.update(model, work)), clients.kept()))
+    (fast, fast_kept), (plain, plain_kept) = found
+    assert (fast_kept["last"] == 6).all()
+    assert torch.equal(fast_kept["priors"], plain_kept["priors"])
+    assert all(torch.allclose(fast[name], plain[name], atol=1e-5) for name in fast)
+
+
+def test_estimated_priors_are_what_training_uses(config: Config) -> None:
+    ready = prepare(config)
+    job = Job(ready.federation, config.method, config.model, seed=0)
+    start = dict(job.initial_model().state_dict())
+    for engine in (LocalEngine(workers=1), Config.from_dict({"engine": {"name": "reference", "workers": 1}}).engine):
+        with engine.start(job) as clients:
+            plain, other, same = (
+                next(clients.update(start, [Work(client=1, round=0, lr=0.1, batch_size=20, priors=priors)])).model
+                for priors in (None, (0.9,) + (0.1 / 9,) * 9, tuple(ready.federation.priors[1].tolist()))  # type: ignore[index]
+            )
+        assert all(torch.equal(plain[name], same[name]) for name in plain)
+        assert any(not torch.equal(plain[name], other[name]) for name in plain)
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_poisoned_hidden_labels_do_not_change_an_estimate(config: Config, name: str) -> None:
+    """Hidden labels are overwritten where they live: neither the training nor the estimate may notice."""
+    clean = load(config.data)
+    data = Dataset(**{**vars(clean), "labels": clean.labels.clone()})
+    eager = config.with_("priors.trust=0", "labelling.positive=5", "labelling.overlap=true", "partition.clients=3")
+    ready = prepare(eager, data)
+    job = Job(ready.federation, eager.method, eager.model, 0, eager.priors)
+
+    def estimate() -> tuple[torch.Tensor, ...]:
+        start = {key: value.clone() for key, value in job.initial_model().state_dict().items()}
+        work = [Work(client=k, round=0, lr=0.1, batch_size=20) for k in range(3)]
+        with LocalEngine(workers=1).start(job) as clients:
+            (*_, update) = clients.update(start, work)
+            kept = clients.kept()["priors"]
+        network = job.initial_model()
+        network.load_state_dict(update.model)
+        client = ready.federation.client(0)
+        settings = Priors(source="estimated", estimator=name)
+        found = estimate_client(client, outputs(client, network), settings, seed=0, bootstrap=3)
+        return kept, *(torch.from_numpy(values.copy()) for values in (found.priors, found.lower, found.upper))
+
+    before = estimate()
+    data.labels.fill_(7)
+    ready.evaluation.hidden.fill_(3)
+    assert all(torch.equal(a.nan_to_num(-1), b.nan_to_num(-1)) for a, b in zip(before, estimate(), strict=True))
+
+
+def test_nothing_new_goes_to_the_server(config: Config) -> None:
+    known, estimated = (
+        prepare(config.with_(f"priors.source={source}", "priors.trust=0")) for source in ("known", "estimated")
+    )
+    for ready, priors in ((known, Priors()), (estimated, config.priors)):
+        job = Job(ready.federation, config.method, config.model, 0, priors)
+        start = dict(job.initial_model().state_dict())
+        with LocalEngine(workers=1).start(job) as clients:
+            (update,) = clients.update(start, [Work(client=0, round=0, lr=0.1, batch_size=20)])
+        assert set(vars(update)) == {"client", "examples", "model", "terms", "clients"}
+        assert {name: value.shape for name, value in update.model.items()} == {
+            name: value.shape for name, value in start.items()
+        }
+
+
+def test_data_that_nobody_knows_can_be_trained_with_estimates(digits: Dataset, config: Config) -> None:
+    labels = digits.labels.clone()
+    labels[::2] = -1
+    unknown = Dataset(**{**vars(digits), "labels": labels})
+    given = config.with_('labelling.positive="as-given"', "labelling.overlap=true", "aggregation.rounds=5")
+    result = run(given, data=unknown)
+    assert result.accuracy > 0.5
+    with pytest.raises(ConfigError, match="estimated"):
+        run(given.with_("priors.source=known"), data=unknown)
+
+
+def test_the_whole_estimate_with_intervals_beside_the_truth(config: Config, tmp_path: Path) -> None:
+    found = estimate_priors(config.with_("aggregation.rounds=25"), out=tmp_path / "r", bootstrap=50)
+    again = estimate_priors(config.with_("aggregation.rounds=25"), out=tmp_path / "r", bootstrap=50)
+    assert found.to_dict() == again.to_dict()
+    assert found.mean_absolute_error is not None
+    assert found.mean_absolute_error < 0.04
+    held = 0
+    for client in found.clients:
+        assert client.truth is not None
+        assert client.estimate is not None
+        assert client.estimate.sum() == pytest.approx(1)
+        assert client.true_negative == pytest.approx(1 - client.truth[client.positive].sum())
+        for c in range(10):
+            assert client.lower[c] <= client.estimate[c] + 1e-9  # type: ignore[index]
+            held += client.lower[c] - 1e-9 <= client.truth[c] <= client.upper[c] + 1e-9  # type: ignore[index]
+    assert held > 20
+    assert priors_table(found).row_count == 5
+    assert priors_figure(found).axes
+
+
+def test_estimators_from_the_examples_need_no_training(config: Config) -> None:
+    plain = config.with_(
+        "priors.features=inputs", "priors.estimator=bbe", "partition.clients=2", "labelling.positive=5"
+    )
+    found = estimate_priors(plain, bootstrap=0)
+    assert found.rounds == 0
+    assert found.accuracy is None
+    for client in found.clients:
+        assert client.estimate is not None
+        assert np.isfinite(client.estimate).tolist() == [c in client.positive for c in range(10)]
+
+
+def test_mistakes_are_told(config: Config) -> None:
+    with pytest.raises(ConfigError, match=r"priors.options: 'calibation' of the estimator 'em'.*calibration"):
+        prepare(config.model_copy(update={"priors": Priors(source="estimated", options={"calibation": "bcts"})}))
+    with pytest.raises(ConfigError, match="Did you mean 'bbse'"):
+        config.with_("priors.estimator=bbsee")
+    everything = config.with_(
+        "labelling.fraction=1", "labelling.positive=10", "labelling.overlap=true", "priors.trust=0"
+    )
+    with pytest.raises(EstimationError, match="unlabelled"):
+        run(everything)
