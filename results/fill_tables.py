@@ -1,7 +1,7 @@
 """Put the tables of the committed results into the README and the documentation.
 
 A block ``<!-- table: NAME -->`` … ``<!-- end of table -->`` holds the table of ``results/NAME/comparison.md``, and
-``<!-- include: FILE -->`` … ``<!-- end of include -->`` that file of ``results``.
+``<!-- include: FILE -->`` … ``<!-- end of include -->`` that file of ``results`` with its pictures.
 ``--check`` changes nothing and fails where a block is out of step.
 """
 
@@ -18,8 +18,13 @@ BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re
 
 def filled(text: str) -> str:
     """Return a page with every block filled anew."""
-    text = INCLUDE.sub(lambda match: match[1] + (ROOT / "results" / match[2]).read_text("utf-8") + match[3], text)
+    text = INCLUDE.sub(lambda match: match[1] + _included(match[2]) + match[3], text)
     return BLOCK.sub(lambda match: match[1] + _table(match[2]) + match[3], text)
+
+
+def _included(name: str) -> str:
+    file = ROOT / "results" / name
+    return re.sub(r"\]\(([\w.-]+\.svg)\)", rf"](../results/{Path(name).parent}/\1)", file.read_text("utf-8"))
 
 
 def _table(name: str) -> str:

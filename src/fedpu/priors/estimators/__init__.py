@@ -3,6 +3,7 @@
 from fedpu.priors.estimators.base import Estimate, Estimator
 from fedpu.priors.estimators.bbe import Bbe
 from fedpu.priors.estimators.bbse import Bbse, confusion_sums
+from fedpu.priors.estimators.count import Count
 from fedpu.priors.estimators.elkan_noto import ElkanNoto
 from fedpu.priors.estimators.em import Em
 from fedpu.priors.estimators.km import Km
@@ -20,6 +21,7 @@ ESTIMATORS: Registry[type[Estimator]] = Registry(
         "bbe": Bbe,
         "elkan-noto": ElkanNoto,
         "em": Em,
+        "count": Count,
         "bbse": Bbse,
     },
 )
@@ -28,6 +30,7 @@ __all__ = [
     "ESTIMATORS",
     "Bbe",
     "Bbse",
+    "Count",
     "ElkanNoto",
     "Em",
     "Estimate",
