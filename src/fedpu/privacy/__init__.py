@@ -1,0 +1,1 @@
+"""privacy: what the server may learn of a client."""
