@@ -70,7 +70,7 @@ class Guard:
         """The number of clients to be expected in a round, by which a noisy sum is divided."""
         if self.poisson:
             return self.aggregation.participation * self.clients
-        return len(self.aggregation.select(self.seed, 0, self.clients))
+        return float(len(self.aggregation.select(self.seed, 0, self.clients)))
 
     def select(self, round_: int) -> list[int]:
         """Return the clients of a round."""
