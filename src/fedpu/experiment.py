@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
 from fedpu.partition import Partition
 from fedpu.priors import set_priors
+from fedpu.privacy import Guard, guard_for
 from fedpu.record import ModelCard, RunDirectory
 
 MOST_CLIENTS_TOLD = 100
@@ -131,31 +132,40 @@ def resume(
 def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, on_round: OnRound | None) -> Result:
     job = Job(prepared.federation, config.method, config.model, config.seed, config.priors)
     network = job.initial_model()
+    guard = guard_of(config, network, len(prepared.federation))
     _check_outputs(network, prepared)
     state = directory.resume_state(network) if directory else ServerState.initial(network)
     curve = directory.rounds() if directory else []
     device = config.engine.compute_device()
+    if guard and state.co_negatives is None:
+        state = replace(state, co_negatives=guard.co_negatives(prepared.federation.positive))
+    job = replace(job, co_negatives=state.co_negatives)
     with config.engine.start(job) as clients:
         if directory:
             clients.restore(directory.kept())
-        for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed):
+        for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed, guard):
             state = done.state
             metrics = None
             if done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds:
                 network.load_state_dict(state.model)
                 metrics = evaluate(network, prepared.evaluation, len(prepared.federation.classes), device)
             kept = clients.kept()
-            line = _line(done, metrics) | _priors_line(kept, done.number, prepared)
+            line = _line(done, metrics, guard) | _priors_line(kept, done.number, prepared)
             curve.append(line)
             if directory:
                 directory.add_round(line, state, prepared.card, kept)
             if on_round:
                 on_round(line)
     network.load_state_dict(state.model)
-    summary = (directory.result() if directory else None) or _summary(config, prepared, curve)
+    summary = (directory.result() if directory else None) or _summary(config, prepared, curve, guard)
     if directory and directory.result() is None:
         directory.finish(state, prepared.card, summary)
     return Result(config, network, summary, curve)
+
+
+def guard_of(config: Config, network: nn.Module, clients: int) -> Guard | None:
+    """Return what keeps the updates of a run private, or None where nothing is asked for."""
+    return guard_for(config.privacy, network, config.aggregation, clients, config.seed, config.method.lends)
 
 
 def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
@@ -170,10 +180,13 @@ def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
         raise ConfigError(f"The network turns 2 inputs into shape {given}; with these data it should be {wanted}.")
 
 
-def _line(done: Round, metrics: Metrics | None) -> RoundLine:
+def _line(done: Round, metrics: Metrics | None, guard: Guard | None) -> RoundLine:
     line: RoundLine = {"round": done.number}
     if metrics:
         line |= asdict(metrics)
+    spent = guard.spent(done.number) if guard else None
+    if spent:
+        line |= asdict(spent)
     return line | {
         "risk": done.terms,
         "clients": done.clients,
@@ -195,8 +208,9 @@ def _priors_line(kept: ModelState, number: int, prepared: Prepared) -> RoundLine
     return {"priors": told}
 
 
-def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict[str, Any]:
+def _summary(config: Config, prepared: Prepared, curve: list[RoundLine], guard: Guard | None) -> dict[str, Any]:
     last = curve[-1]
+    spent = {name: last[name] for name in ("epsilon", "delta") if name in last}
     fed = prepared.federation
     return {
         "method": config.method.model_dump()["name"],
@@ -205,6 +219,7 @@ def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict
         "seed": config.seed,
         "loss": last["loss"],
         "per_class_accuracy": last["per_class_accuracy"],
+        **(spent | {"privacy": guard.meaning} if guard and spent else {}),
         "data": prepared.name,
         "clients": len(fed),
         "examples": int(fed.sizes.sum()),

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from fedpu.errors import TrainingError
@@ -19,6 +20,7 @@ from fedpu.models import Model
 from fedpu.priors import Priors
 from fedpu.randomness import torch_seed
 from fedpu.registry import Settings
+from fedpu.risk import co_negatives
 
 ModelState = dict[str, Tensor]
 """A network's parameters and buffers by name."""
@@ -48,6 +50,8 @@ class Work:
     """the part of its steps that a straggler manages"""
     priors: tuple[float, ...] | None = None
     """the client's class priors as it knows them by now; None: those of the federation"""
+    alone: bool = False
+    """its update must come back by itself, not in a mean with others"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,12 @@ class Job:
     model: Model
     seed: int
     priors: Priors = field(default_factory=Priors)
+    co_negatives: Float[Tensor, "C C"] | None = None
+    """the sum of negative classes, where it was formed beforehand; None: as it comes from the federation"""
+
+    def negative_classes(self) -> Float[Tensor, "C C"]:
+        """Return Σ_q n_q n_qᵀ, by which clients lend."""
+        return co_negatives(self.federation.positive) if self.co_negatives is None else self.co_negatives
 
     def initial_model(self) -> nn.Module:
         """Return the network with the initial weights of this seed, leaving PyTorch's global generator as it was."""

@@ -37,6 +37,11 @@ class Method(Settings, ABC):
     beforehand.
     """
 
+    @property
+    def lends(self) -> bool:
+        """Does it use the sum of negative classes over all clients?"""
+        return False
+
     @abstractmethod
     def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of a client's risk, or of several clients' at once."""
