@@ -34,14 +34,15 @@ def config(tiny_config: Config) -> Config:
 counts = st.lists(st.integers(0, 40), min_size=4, max_size=4)
 
 
-@given(counts, st.integers(1, 100))
-def test_no_knowledge_is_as_even_as_the_labels_allow(labelled: list[int], unlabelled: int) -> None:
-    (priors,) = priors_of_no_knowledge(torch.tensor([labelled]), torch.tensor([unlabelled]), "censored")
-    share = torch.tensor(labelled) / (sum(labelled) + unlabelled)
+@given(counts, st.integers(1, 100), st.sampled_from(["censored", "case-control"]))
+def test_no_knowledge_takes_classes_as_even_inside_the_unlabelled_data(
+    labelled: list[int], unlabelled: int, scenario: Scenario
+) -> None:
+    known, hidden = torch.tensor([labelled]), torch.tensor([unlabelled])
+    priors = priors_of_no_knowledge(known, hidden, scenario)
     assert float(priors.sum()) == pytest.approx(1, abs=1e-5)
-    assert (priors >= share - 1e-6).all()
-    raised = priors > share + 1e-5  # classes that were given something are not above an even share
-    assert (priors[raised] <= 0.25 + 1e-5).all()
+    inside, _ = unlabelled_priors(priors, known, hidden, scenario)
+    assert inside[0].tolist() == pytest.approx([0.25] * 4, abs=1e-5)
 
 
 @given(

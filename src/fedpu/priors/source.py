@@ -37,7 +37,7 @@ class Priors(Settings):
         ge=0,
         le=1,
         description="how sure of itself the global model must be on a client's unlabelled data (mean of the largest "
-        "posterior) before the client estimates with it; until then all classes are taken as even",
+        "posterior) before the client estimates with it; until then classes are taken as even among them",
     )
     every: int = Field(10, ge=1, description="rounds between a client's estimates")
     smoothing: float = Field(0.5, ge=0, lt=1, description="weight of the earlier estimates beside a new one")

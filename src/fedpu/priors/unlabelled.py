@@ -35,13 +35,13 @@ def unlabelled_priors(
 def priors_of_no_knowledge(
     labelled: Int64[Tensor, "K C"], unlabelled: Int64[Tensor, " K"], scenario: Scenario
 ) -> Float[Tensor, "K C"]:
-    """Return class shares as even as the labelled examples allow: a class has at least those that are labelled."""
-    count = labelled.shape[1]
-    even = torch.full(labelled.shape, 1 / count, dtype=torch.float64)
+    """Return the priors of somebody who takes all classes as even inside the unlabelled data.
+
+    Even shares of the whole population would be worse than ignorant where examples were labelled out of it: a class
+    with a tenth of the data labelled would have nothing left in U, and a model that is told so never finds it there.
+    """
+    even = torch.full(labelled.shape, 1 / labelled.shape[1])
     if scenario == "case-control":
-        return even.float()
-    total = (labelled.sum(dim=1) + unlabelled).clamp(min=1).double()
-    share = labelled / total[:, None]
-    room = (even - share).clamp(min=0) + 1e-12
-    spread = share + (1 - share.sum(dim=1, keepdim=True)) * room / room.sum(dim=1, keepdim=True)
-    return spread.float()
+        return even
+    total = (labelled.sum(dim=1) + unlabelled).clamp(min=1)[:, None]
+    return (labelled + even * unlabelled[:, None]) / total
