@@ -185,8 +185,7 @@ def _client(
 def _population(inside: Shares, client: Client) -> Shares:
     """Return priors or bounds in the client's population; a class that can't be told stays NaN."""
     facts = client.facts
-    values = population_priors(np.nan_to_num(inside), facts.labelled, int(facts.unlabelled), client.scenario)
-    return np.where(np.isfinite(inside), values, np.nan)
+    return population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario)
 
 
 def _unlabelled_share(client: Client) -> float:

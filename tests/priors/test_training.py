@@ -19,7 +19,7 @@ from fedpu.errors import ConfigError, EstimationError
 from fedpu.estimation import estimate_priors
 from fedpu.experiment import prepare, resume, run
 from fedpu.labelling import Scenario
-from fedpu.priors import ESTIMATORS, Priors, estimate_client, outputs, population_priors, unlabelled_priors
+from fedpu.priors import ESTIMATORS, Priors, divided, estimate_client, outputs, population_priors, unlabelled_priors
 from fedpu.priors.unlabelled import priors_of_no_knowledge
 from fedpu.report.priors import priors_figure, priors_table
 
@@ -63,8 +63,9 @@ def test_population_priors_are_the_inverse_of_unlabelled_priors(
 
 
 def test_classes_that_an_estimator_can_not_tell_share_the_rest() -> None:
-    priors = population_priors(np.array([0.4, np.nan, np.nan]), torch.tensor([0, 0, 0]), 10, "censored")
-    assert priors == pytest.approx([0.4, 0.3, 0.3])
+    own = np.array([0.4, np.nan, np.nan])
+    assert divided(own, None) == pytest.approx([0.4, 0.3, 0.3])
+    assert divided(own, np.array([0.7, 0.1, 0.2])) == pytest.approx([0.4, 0.2, 0.4])
 
 
 def test_they_start_from_no_knowledge_and_come_near_the_truth(config: Config, tmp_path: Path) -> None:

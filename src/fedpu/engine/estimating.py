@@ -1,7 +1,8 @@
 """Clients that estimate their own class priors while they are trained.
 
 Before it trains, a client whose last estimate is ``priors.every`` rounds old makes a new one from its own data and the
-global model that it was just sent. Nothing of it goes back to the server.
+global model that it was just sent. Nothing of it goes back to the server. What an estimator finds in the examples alone
+does not change and is found once; a prior that came from the model would be confirmed by the model that it trained.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from fedpu.engine.base import Clients, Job, ModelState, Update, Work
 from fedpu.errors import EstimationError
-from fedpu.priors import confidence, estimate_client, outputs, population_priors
+from fedpu.labelling import Client
+from fedpu.priors import confidence, divided, model_shares, outputs, own_estimate, population_priors
 from fedpu.randomness import torch_seed
 
 NEVER = -1
@@ -34,6 +38,7 @@ class Estimating(Clients):
         self._job = job
         self._network = job.initial_model().to(device)
         self._priors = job.federation.priors.double()
+        self._own = torch.full_like(self._priors, torch.nan)
         self._last = torch.full((len(job.federation),), NEVER)
 
     def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
@@ -49,37 +54,51 @@ class Estimating(Clients):
         )
 
     def kept(self) -> ModelState:
-        """Return the priors by now, and the round of each client's last estimate."""
-        return {"priors": self._priors.clone(), "last": self._last.clone()}
+        """Return the priors by now, what clients found in their own data, and the round of each one's last estimate."""
+        return {"priors": self._priors.clone(), "own": self._own.clone(), "last": self._last.clone()}
 
     def restore(self, kept: ModelState) -> None:
         """Go on with the priors of a checkpoint."""
         if kept:
-            self._priors, self._last = kept["priors"].clone(), kept["last"].clone()
+            self._priors, self._own, self._last = (kept[name].clone() for name in ("priors", "own", "last"))
 
     def _due(self, piece: Work) -> bool:
         last, settings = int(self._last[piece.client]), self._job.priors
         return last == NEVER or piece.round - last >= settings.every
 
     def _estimate(self, piece: Work) -> EstimationError | None:
-        """Make a new estimate; a client that does not trust the model yet, or whose data do not allow an estimate,
-        keeps the priors that it has.
-        """
+        """Make a new estimate; a client whose data do not allow one keeps the priors that it has."""
         k, settings = piece.client, self._job.priors
         client = self._job.federation.client(k)
         seed = torch_seed(self._job.seed, "priors", piece.round, k)
         logits = outputs(client, self._network) if settings.needs_model else None
         if logits is not None and confidence(client, logits) < settings.trust:
-            return None
+            logits = None
         try:
-            inside = estimate_client(client, logits, settings, seed=seed).priors
+            inside = self._inside(client, k, logits, seed)
         except EstimationError as error:
             return error
+        if inside is None:
+            return None
         facts = client.facts
-        new = torch.from_numpy(
-            np.array(population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario))
-        )
+        new = torch.from_numpy(population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario))
         weight = 0.0 if int(self._last[k]) == NEVER else settings.smoothing
         self._priors[k] = weight * self._priors[k] + (1 - weight) * new
         self._last[k] = piece.round
         return None
+
+    def _inside(
+        self, client: Client, k: int, logits: Float[Tensor, "r C"] | None, seed: int
+    ) -> Float[np.ndarray, " C"] | None:
+        """Return the priors inside U; ``logits`` are those of a model that can be trusted, or None."""
+        settings = self._job.priors
+        if settings.looks_at_model:
+            if logits is None:
+                return None
+            own = own_estimate(client, logits, settings, seed=seed).priors
+        else:  # the model plays no part in it: once is enough
+            if not bool(self._own[k].isfinite().any()):
+                self._own[k] = torch.from_numpy(own_estimate(client, None, settings, seed=seed).priors)
+            own = self._own[k].numpy()
+        others = None if logits is None or settings.others == "even" else model_shares(client, logits, seed)
+        return divided(own, others)

@@ -1,7 +1,15 @@
 """priors: the class priors π that each client's risk needs, and what becomes of them inside the unlabelled data."""
 
 from fedpu.priors.estimators import ESTIMATORS, Estimate, Estimator
-from fedpu.priors.local import confidence, estimate_client, outputs, population_priors
+from fedpu.priors.local import (
+    confidence,
+    divided,
+    estimate_client,
+    model_shares,
+    outputs,
+    own_estimate,
+    population_priors,
+)
 from fedpu.priors.source import Priors, set_priors
 from fedpu.priors.unlabelled import unlabelled_priors
 
@@ -11,8 +19,11 @@ __all__ = [
     "Estimator",
     "Priors",
     "confidence",
+    "divided",
     "estimate_client",
+    "model_shares",
     "outputs",
+    "own_estimate",
     "population_priors",
     "set_priors",
     "unlabelled_priors",

@@ -27,17 +27,22 @@ class Priors(Settings):
         None,
         description='for source = "given": one prior for all classes (the paper tries .1, .05, .08) or one a class',
     )
-    estimator: str = Field("em", description=f'for source = "estimated": {" | ".join(ESTIMATORS)}')
+    estimator: str = Field("bbe", description=f'for source = "estimated": {" | ".join(ESTIMATORS)}')
     options: dict[str, Any] = Field({}, description='settings of the estimator, such as { calibration = "bcts" }')
-    features: Literal["model", "inputs"] = Field(
-        "model", description="what estimators from features look at: the global model's logits, or the examples"
+    features: Literal["inputs", "model"] = Field(
+        "inputs", description="what estimators from features look at: the examples, or the global model's logits"
+    )
+    others: Literal["em", "even"] = Field(
+        "em",
+        description="how classes that the estimator can't tell share what is left: as em finds with the global model, "
+        "or evenly",
     )
     trust: float = Field(
         0.6,
         ge=0,
         le=1,
         description="how sure of itself the global model must be on a client's unlabelled data (mean of the largest "
-        "posterior) before the client estimates with it; until then classes are taken as even among them",
+        "posterior) before the client uses it; until then what is not known is taken as even",
     )
     every: int = Field(10, ge=1, description="rounds between a client's estimates")
     smoothing: float = Field(0.5, ge=0, lt=1, description="weight of the earlier estimates beside a new one")
@@ -46,9 +51,14 @@ class Priors(Settings):
     )
 
     @property
-    def needs_model(self) -> bool:
-        """Does the estimator look at the global model's outputs?"""
+    def looks_at_model(self) -> bool:
+        """Does the estimator itself look at the global model's outputs?"""
         return self.features == "model" or ESTIMATORS[self.estimator].needs == "scores"
+
+    @property
+    def needs_model(self) -> bool:
+        """Is the global model needed at all?"""
+        return self.looks_at_model or self.others == "em"
 
     @field_validator("estimator")
     @classmethod
