@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
 from fedpu.priors.estimators.features import distances_to_drawn, fold_numbers, reduced
-from fedpu.priors.estimators.simplex import minimise, project
+from fedpu.priors.estimators.simplex import project, quadratic
 from fedpu.randomness import numpy_generator
 
 
@@ -70,7 +70,12 @@ class PenalizedL1(Estimator):
 
         return statistic
 
-    def _choose(self, means: list[Matrix], held_out: list[Matrix], trained: list[Matrix]) -> tuple[Vector, int, float]:
+    def _choose(
+        self,
+        means: list[Matrix],
+        held_out: list[Float[np.ndarray, "f k1 b"]],
+        trained: list[Float[np.ndarray, "f k1 b"]],
+    ) -> tuple[Vector, int, float]:
         """Return the θ of least penL1, each θ at its cross-validated width and λ, and those of that θ."""
         penalties = np.array(self.penalties)
         if len(means[0]) == 2:
@@ -95,14 +100,27 @@ def beta(thetas: Float[np.ndarray, "m k"], means: Float[np.ndarray, "k1 b"]) -> 
 def joint_minimiser(
     positives: Float[np.ndarray, "k b"], unlabelled: Float[np.ndarray, " b"], penalty: float
 ) -> Float[np.ndarray, " k"]:
-    """Return the θ of {θ ≥ 0, Σθ ≤ 1} that minimises Σ_l max(0, β_l)² / λ − Σ_i θ_i."""
+    """Return the θ of {θ ≥ 0, Σθ ≤ 1} that minimises Σ_l max(0, β_l)² / λ − Σ_i θ_i.
 
-    def gradient(theta: Vector) -> Vector:
-        values: Vector = 2 / penalty * (positives @ np.maximum(theta @ positives - unlabelled, 0)) - 1
-        return values
+    Newton's method: the terms with β_l > 0 make a quadratic program; halfway back as often as it does not descend.
+    """
 
-    curvature = max(2 / penalty * float(np.linalg.norm(positives @ positives.T, 2)), 1.0)
-    return minimise(gradient, curvature, np.zeros(len(positives)), at_most=True, tolerance=1e-9)
+    def value(theta: Vector) -> float:
+        return float((np.maximum(theta @ positives - unlabelled, 0) ** 2).sum() / penalty - theta.sum())
+
+    theta = np.zeros(len(positives))
+    for _ in range(100):
+        active = positives[:, theta @ positives > unlabelled]
+        side = active @ unlabelled[theta @ positives > unlabelled] + penalty / 2
+        direction = quadratic(active @ active.T, side, at_most=True) - theta
+        step = 1.0
+        while value(theta + step * direction) > value(theta) and step > 1e-9:
+            step /= 2
+        gain = value(theta) - value(theta + step * direction)
+        if gain <= 1e-13:
+            break
+        theta = theta + step * direction
+    return theta
 
 
 def _held_out_value(
