@@ -96,6 +96,6 @@ def test_even_digits_are_counted_among_handwritten_ones(digits: Dataset) -> None
     rng = np.random.default_rng(0)
     ours, others = rng.permutation(np.flatnonzero(even)), rng.permutation(np.flatnonzero(~even))
     unlabelled = features[np.r_[ours[300:500], others[:300]]]
-    found = Bbe(folds=2, hidden=50).estimate({0: features[ours[:300]]}, unlabelled, seed=0)
+    found = Bbe(folds=2, hidden=50, steps=150).estimate({0: features[ours[:300]]}, unlabelled, seed=0)
     assert found.priors[0] == pytest.approx(0.4, abs=0.05)
     assert found.lower[0] <= 0.4 <= found.upper[0]

@@ -28,8 +28,8 @@ QUICK: dict[str, dict[str, object]] = {
     "penalized-l1": {"centres": 300, "widths": (0.05, 0.1, 0.2, 0.4, 0.8), "penalties": (0.001, 0.1, 10.0)},
     "pe": {"centres": 80, "widths": (0.3, 1.0), "folds": 3},
     "km": {"points": 150},
-    "bbe": {"folds": 2, "hidden": 50, "steps": 300},
-    "elkan-noto": {"folds": 2, "hidden": 50, "steps": 300},
+    "bbe": {"folds": 2, "hidden": 50, "steps": 150},
+    "elkan-noto": {"folds": 2, "classifier": "logistic", "strength": 10.0},
 }
 """settings under which an estimator is fast on few examples; one that is not named here has its defaults"""
 
@@ -124,6 +124,6 @@ def test_settings_of_the_interval_are_checked(world: Blobs) -> None:
 
 @pytest.mark.parametrize("estimator", ["penalized-l1", "pe", "km", "bbe"])
 def test_three_positive_classes_that_are_all_there_is_sum_to_at_most_one(estimator: str) -> None:
-    found = run(quick(estimator), blobs([0.5, 0.3, 0.2, 0.0], (0, 1, 2), 150, 300, seed=1), bootstrap=0)
+    found = run(quick(estimator), blobs([0.5, 0.3, 0.2, 0.0], (0, 1, 2), 200, 500, seed=0), bootstrap=0)
     np.testing.assert_allclose(found.priors[:3], [0.5, 0.3, 0.2], atol=0.15)
     assert found.priors[:3].sum() <= 1 + 1e-9
