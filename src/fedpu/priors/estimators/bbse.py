@@ -12,7 +12,7 @@ from pydantic import Field
 from fedpu.priors.estimators.base import Matrix, Sample, Statistic, Vector
 from fedpu.priors.estimators.em import likelihoods, most_likely
 from fedpu.priors.estimators.scores import ScoreEstimator
-from fedpu.priors.estimators.simplex import minimise
+from fedpu.priors.estimators.simplex import quadratic
 
 Predictions = Literal["soft", "hard"]
 
@@ -27,7 +27,7 @@ class Bbse(ScoreEstimator):
 
     Row i of M is ``confusion``'s where that has one; else the mean over the client's own labelled positives of class
     i; else what the classifier itself expects, Σ_x q_i(x) p(x) / Σ_x q_i(x) over U with q its posteriors under the
-    priors that em finds.
+    priors that em finds, which makes it as good as em for such classes and no better.
 
     Bootstrap: U and the labelled positives are resampled, and with them the rows measured on them; others stay.
     """
@@ -79,18 +79,20 @@ def predicted(scores: Float[np.ndarray, "n C"], predictions: Predictions) -> Flo
 def expected_rows(
     scores: Float[np.ndarray, "n C"], predictions: Float[np.ndarray, "n C"], training_priors: Float[np.ndarray, " C"]
 ) -> Float[np.ndarray, "C C"]:
-    """Return the mean prediction on each class's part of U, as the posteriors themselves divide U up."""
+    """Return the mean prediction on each class's part of U, as the posteriors themselves divide U up.
+
+    Of a class that has less than one example in U by em's count nothing can be seen there; it is taken to be predicted
+    as what it is.
+    """
     ratios = likelihoods(scores, training_priors)
     priors = most_likely(ratios, np.full(len(scores), 1 / len(scores)), training_priors)
-    # A class that em finds nothing of would have an empty part; a grain of it leaves its shape.
-    parts = ratios * np.maximum(priors, 1e-6)
+    parts = ratios * priors
     parts /= parts.sum(axis=1, keepdims=True)
-    rows: Float[np.ndarray, "C C"] = (parts.T @ predictions) / parts.sum(axis=0)[:, None]
-    return rows
+    sizes = parts.sum(axis=0)[:, None]
+    rows: Float[np.ndarray, "C C"] = (parts.T @ predictions) / np.maximum(sizes, 1)
+    return np.where(sizes < 1, np.eye(len(rows)), rows)
 
 
 def mixed_from(rows: Float[np.ndarray, "C C"], mean: Float[np.ndarray, " C"]) -> Float[np.ndarray, " C"]:
     """Return the θ on the simplex that minimises ‖θᵀ rows − mean‖²."""
-    square, side = rows @ rows.T, rows @ mean
-    curvature = max(float(np.linalg.eigvalsh(square)[-1]), 1e-12)
-    return minimise(lambda theta: square @ theta - side, curvature, np.full(len(side), 1 / len(side)))
+    return quadratic(rows @ rows.T, rows @ mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,8 @@ from fedpu.priors.estimators.features import reduced, squared_distances
 from fedpu.priors.estimators.simplex import nearest_mixture, nearest_on_face
 from fedpu.randomness import numpy_generator
 
-_RIDGE = 1e-6
+_RIDGE = 1e-3
+_START = 1.05
 
 
 class Km(Estimator):
@@ -26,9 +27,10 @@ class Km(Estimator):
     infinity, ‖φ(U) − φ(P)‖. d is convex: bisection finds it, in θ. The slope is the exact derivative at the solution of
     the quadratic program, where the paper takes a difference quotient.
 
-    The Gaussian kernel's width is, of five, the one with the largest distance between P and U; the estimate of that
-    distance leaves out an example's distance to itself, for with it the smallest width wins whenever P and U are much
-    alike.
+    Where P and U are so alike that even the slope at infinity hardly reaches km1's ν, km2's is taken, as the authors'
+    code does. The Gaussian kernel's width is, of five, the one with the largest distance between P and U, of those with
+    a slope below ν at the start; the estimate of that distance leaves out an example's distance to itself, for with it
+    the smallest width wins whenever P and U are much alike.
 
     Several positive classes: one at a time against U, and the nearest point with Σθ ≤ 1. Larger samples are cut to
     ``points`` examples, drawn at random.
@@ -60,10 +62,7 @@ class Km(Estimator):
         self, positives: Matrix, unlabelled: Matrix, rng: np.random.Generator
     ) -> Callable[[Vector, Vector], float]:
         p, u = (rng.permutation(len(array))[: self.points] for array in (positives, unlabelled))
-        kernel = widest_apart(positives[p], unlabelled[u], self.widths)
-        even = Curve(kernel, np.full(len(p), 1 / len(p)), np.full(len(u), 1 / len(u)))
-        free = np.ones(len(kernel), dtype=bool)
-        threshold = self._threshold(even, free)
+        even, threshold, free = self._curve(positives[p], unlabelled[u])
         low, high = 0.0, self.largest
         while high - low > self.precision:
             middle = (low + high) / 2
@@ -75,17 +74,29 @@ class Km(Estimator):
         rise = (even.at(estimate + step, free)[1] - even.at(estimate - step, free)[1]) / (2 * step)
 
         def statistic(positive_weights: Vector, unlabelled_weights: Vector) -> float:
-            resampled = Curve(kernel, _shares(positive_weights[p]), _shares(unlabelled_weights[u]))
+            resampled = Curve(even.kernel, _shares(positive_weights[p]), _shares(unlabelled_weights[u]))
             change = resampled.at(estimate, free, exchange=False)[1] - slope
             return float(np.clip(estimate - change / max(rise, 1e-9), 0, 1))
 
         return statistic
 
-    def _threshold(self, curve: Curve, free: Bool[np.ndarray, " n"]) -> float:
-        if self.variant == "km1":
-            return float(1 / np.sqrt(min(len(curve.positives), len(curve.unlabelled))))
-        start = 1.05
-        return 0.8 * curve.at(1 - 1 / start, free)[0] / (start - 1) + 0.2 * curve.far
+    def _curve(
+        self, positives: Float[np.ndarray, "m d"], unlabelled: Float[np.ndarray, "n d"]
+    ) -> tuple[Curve, float, Bool[np.ndarray, " k"]]:
+        """Return the distance's curve at the best width, ν, and which examples the mixture is made of at the start."""
+        m, n = len(positives), len(unlabelled)
+        found = []
+        for kernel in kernels_by_distance(positives, unlabelled, self.widths):
+            curve = Curve(kernel, np.full(m, 1 / m), np.full(n, 1 / n))
+            distance, _, free = curve.at(1 - 1 / _START, np.ones(m + n, dtype=bool))
+            start = distance / (_START - 1)
+            threshold = float(1 / np.sqrt(min(m, n)))
+            if self.variant == "km2" or threshold > 0.9 * curve.far:
+                threshold = 0.8 * start + 0.2 * curve.far
+            found.append((curve, threshold, free))
+            if start < threshold:
+                return found[-1]
+        return found[0]
 
 
 class Curve:
@@ -116,26 +127,26 @@ class Curve:
         return distance, slope, mixture > 0
 
 
-def widest_apart(
+def kernels_by_distance(
     positives: Float[np.ndarray, "m d"], unlabelled: Float[np.ndarray, "n d"], widths: tuple[float, ...]
-) -> Float[np.ndarray, "k k"]:
-    """Return the Gaussian kernel of all examples, of the width (in medians of the distances) that sets P and U apart.
+) -> Iterator[Float[np.ndarray, "k k"]]:
+    """Yield the Gaussian kernels of all examples, that which sets P and U farthest apart first.
 
-    It is centred, which changes no distance between mixtures, and has a grain of the identity added, which makes it
-    definite.
+    Widths are in medians of the distances. A kernel is centred, which changes no distance between mixtures, and has a
+    little of the identity added, which makes it definite.
     """
     pooled = np.concatenate([positives, unlabelled])
     squares = squared_distances(pooled, pooled)
-    median, m = float(np.median(squares)), len(positives)
-    best, farthest = squares, -np.inf
+    squares /= 2 * np.median(squares)
+    apart, m = [], len(positives)
     for width in widths:
-        kernel = np.exp(-squares / (2 * width**2 * median))
-        apart = _mean_of_others(kernel[:m, :m]) + _mean_of_others(kernel[m:, m:]) - 2 * kernel[:m, m:].mean()
-        if apart > farthest:
-            best, farthest = kernel, apart
-    means = best.mean(axis=0)
-    centred: Matrix = best - means - means[:, None] + means.mean() + _RIDGE * np.eye(len(best))
-    return centred
+        kernel = np.exp(-squares / width**2)
+        within = _mean_of_others(kernel[:m, :m]) + _mean_of_others(kernel[m:, m:])
+        apart.append(within - 2 * float(kernel[:m, m:].mean()))
+    for at in np.argsort(apart)[::-1]:
+        kernel = np.exp(-squares / widths[at] ** 2)
+        means = kernel.mean(axis=0)
+        yield kernel - means - means[:, None] + means.mean() + _RIDGE * np.eye(len(kernel))
 
 
 def _mean_of_others(kernel: Matrix) -> float:

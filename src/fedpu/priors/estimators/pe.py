@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
 from fedpu.priors.estimators.features import drawn, fold_numbers, reduced, squared_distances
-from fedpu.priors.estimators.simplex import minimise
+from fedpu.priors.estimators.simplex import quadratic
 from fedpu.randomness import numpy_generator
 
 
@@ -88,8 +88,9 @@ class Pe(Estimator):
 
 def least_squares(products: Float[np.ndarray, "k k"]) -> Float[np.ndarray, " k"]:
     """Return the θ of {θ ≥ 0, Σθ ≤ 1} that minimises ½ θᵀAθ − Σ_i θ_i."""
-    curvature = max(float(np.linalg.norm(products, 2)), 1e-12)
-    return minimise(lambda theta: products @ theta - 1, curvature, np.zeros(len(products)), at_most=True)
+    # On a resample the products may have a direction of no or negative size, in which nothing is to be minimised.
+    sizes, axes = np.linalg.eigh(products)
+    return quadratic((axes * np.maximum(sizes, 1e-9)) @ axes.T, np.ones(len(products)), at_most=True)
 
 
 def _moments(kernels: list[Matrix]) -> tuple[Float[np.ndarray, "b b"], Float[np.ndarray, "b k"]]:

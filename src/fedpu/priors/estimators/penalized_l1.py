@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
 from fedpu.priors.estimators.features import distances_to_drawn, fold_numbers, reduced
-from fedpu.priors.estimators.simplex import minimise, project
+from fedpu.priors.estimators.simplex import project, quadratic
 from fedpu.randomness import numpy_generator
 
 
@@ -23,9 +23,9 @@ class PenalizedL1(Estimator):
         penL1(θ) = Σ_l max(0, β_l)² / λ − Σ_i θ_i + 1.
 
     For each θ the width of φ and λ are cross-validated on the dual's held-out value, as in the paper, and the θ
-    with the least penL1 is taken: of a grid when there is one positive class. Several, where the paper has one, are
-    matched jointly: penL1 is convex in θ, and the candidates are its minimisers over {θ ≥ 0, Σθ ≤ 1} at each width and
-    λ.
+    with the least penL1 is taken, of a grid. Several positive classes, where the paper has one, are matched jointly:
+    penL1 is convex in θ, its minimisers over {θ ≥ 0, Σθ ≤ 1} at each width (and the least λ) say how the classes are to
+    each other, and the grid is of their total.
 
     Centres of φ are drawn from the positives and U (the paper takes all), and none counts itself among the examples: in
     small samples it would be the only one that is near it. Features are reduced to principal
@@ -45,7 +45,7 @@ class PenalizedL1(Estimator):
     penalties: tuple[PositiveFloat, ...] = Field(
         tuple(float(p) for p in np.logspace(-3, 1, 10)), description="candidates for λ"
     )
-    grid: int = Field(101, ge=2, description="candidates for θ between 0 and 1, for a single positive class")
+    grid: int = Field(101, ge=2, description="candidates for the total of θ between 0 and 1")
 
     def fit(self, sample: Sample, seed: int) -> Statistic:
         """Cross-validate, and return the estimate as a function of the examples' weights."""
@@ -70,13 +70,15 @@ class PenalizedL1(Estimator):
 
         return statistic
 
-    def _choose(self, means: list[Matrix], held_out: list[Matrix], trained: list[Matrix]) -> tuple[Vector, int, float]:
+    def _choose(
+        self,
+        means: list[Matrix],
+        held_out: list[Float[np.ndarray, "f k1 b"]],
+        trained: list[Float[np.ndarray, "f k1 b"]],
+    ) -> tuple[Vector, int, float]:
         """Return the θ of least penL1, each θ at its cross-validated width and λ, and those of that θ."""
         penalties = np.array(self.penalties)
-        if len(means[0]) == 2:
-            thetas = np.linspace(0, 1, self.grid)[:, None]
-        else:
-            thetas = np.stack([joint_minimiser(m[:-1], m[-1], p) for m in means for p in self.penalties])
+        thetas = self._candidates(means)
         values = np.stack([_held_out_value(thetas, test, train) for test, train in zip(held_out, trained, strict=True)])
         scores = values[:, None] / penalties[:, None]
         width, at = np.unravel_index(scores.reshape(-1, len(thetas)).argmax(axis=0), scores.shape[:2])
@@ -84,6 +86,15 @@ class PenalizedL1(Estimator):
         divergence = excess[width, np.arange(len(thetas))] / penalties[at] - thetas.sum(axis=1) + 1
         best = int(divergence.argmin())
         return thetas[best], int(width[best]), float(penalties[at[best]])
+
+    def _candidates(self, means: list[Matrix]) -> Float[np.ndarray, "m k"]:
+        totals = np.linspace(0, 1, self.grid)
+        if len(means[0]) == 2:
+            return totals[:, None]
+        found = np.array([joint_minimiser(m[:-1], m[-1], min(self.penalties)) for m in means])
+        directions = np.unique(np.round(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-9), 3), axis=0)
+        candidates: Matrix = np.concatenate([totals[:, None] * direction for direction in directions])
+        return candidates
 
 
 def beta(thetas: Float[np.ndarray, "m k"], means: Float[np.ndarray, "k1 b"]) -> Float[np.ndarray, "m b"]:
@@ -95,14 +106,27 @@ def beta(thetas: Float[np.ndarray, "m k"], means: Float[np.ndarray, "k1 b"]) -> 
 def joint_minimiser(
     positives: Float[np.ndarray, "k b"], unlabelled: Float[np.ndarray, " b"], penalty: float
 ) -> Float[np.ndarray, " k"]:
-    """Return the θ of {θ ≥ 0, Σθ ≤ 1} that minimises Σ_l max(0, β_l)² / λ − Σ_i θ_i."""
+    """Return the θ of {θ ≥ 0, Σθ ≤ 1} that minimises Σ_l max(0, β_l)² / λ − Σ_i θ_i.
 
-    def gradient(theta: Vector) -> Vector:
-        values: Vector = 2 / penalty * (positives @ np.maximum(theta @ positives - unlabelled, 0)) - 1
-        return values
+    Newton's method: the terms with β_l > 0 make a quadratic program; halfway back as often as it does not descend.
+    """
 
-    curvature = max(2 / penalty * float(np.linalg.norm(positives @ positives.T, 2)), 1.0)
-    return minimise(gradient, curvature, np.zeros(len(positives)), at_most=True, tolerance=1e-9)
+    def value(theta: Vector) -> float:
+        return float((np.maximum(theta @ positives - unlabelled, 0) ** 2).sum() / penalty - theta.sum())
+
+    theta = np.zeros(len(positives))
+    for _ in range(100):
+        active = positives[:, theta @ positives > unlabelled]
+        side = active @ unlabelled[theta @ positives > unlabelled] + penalty / 2
+        direction = quadratic(active @ active.T, side, at_most=True) - theta
+        step = 1.0
+        while value(theta + step * direction) > value(theta) and step > 1e-9:
+            step /= 2
+        gain = value(theta) - value(theta + step * direction)
+        if gain <= 1e-13:
+            break
+        theta = theta + step * direction
+    return theta
 
 
 def _held_out_value(

@@ -1,12 +1,13 @@
-"""Shares that sum to one, or to at most one: projection on them, and minimising a convex function over them."""
+"""Shares that sum to one, or to at most one: projection on them, and quadratic programs over them."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import cho_factor, cho_solve
+
+_SLACK = 1e-9
+_EXCHANGES, _STEPS = 60, 1000
 
 
 def project(point: Float[np.ndarray, " k"], *, at_most: bool = False) -> Float[np.ndarray, " k"]:
@@ -20,59 +21,65 @@ def project(point: Float[np.ndarray, " k"], *, at_most: bool = False) -> Float[n
     return nearest
 
 
-def minimise(
-    gradient: Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]],
-    curvature: float,
-    start: Float[np.ndarray, " k"],
-    *,
-    at_most: bool = False,
-    tolerance: float = 1e-10,
-    steps: int = 5000,
+def quadratic(
+    square: Float[np.ndarray, "k k"], side: Float[np.ndarray, " k"], *, at_most: bool = False
 ) -> Float[np.ndarray, " k"]:
-    """Minimise a smooth convex function over shares by accelerated projected gradient descent with restarts.
+    """Return the θ ≥ 0 with Σθ = 1, or Σθ ≤ 1 when ``at_most``, that minimises ½ θᵀ square θ − sideᵀθ.
 
-    ``curvature`` bounds the largest eigenvalue of its Hessian. It stops when no share moves by more than ``tolerance``.
+    ``square`` is positive semi-definite; a grain of the identity picks one of several minima.
     """
-    current = ahead = project(start, at_most=at_most)
-    momentum = 1.0
-    for _ in range(steps):
-        new = project(ahead - gradient(ahead) / curvature, at_most=at_most)
-        if (ahead - new) @ (new - current) > 0:  # the momentum points uphill (O'Donoghue & Candès 2015)
-            momentum = 1.0
-        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = new + (momentum - 1) / grown * (new - current)
-        moved, current, momentum = np.abs(new - current).max(), new, grown
-        if moved <= tolerance:
-            break
-    return current
+    scale = max(float(np.abs(square).max()), float(np.abs(side).max()), 1e-300)
+    count = len(side) + at_most  # what is missing to one is a share of its own, without a price
+    padded, right = np.zeros((count, count)), np.zeros(count)
+    padded[: len(side), : len(side)], right[: len(side)] = square / scale, side / scale
+    return solve(padded + 1e-10 * np.eye(count), right, np.ones(count, dtype=bool))[: len(side)]
 
 
 def nearest_mixture(
     kernel: Float[np.ndarray, "n n"], point: Float[np.ndarray, " n"], free: Bool[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
-    """Return the v ≥ 0 with Σv = 1 that minimises (point − v)ᵀ kernel (point − v), for a positive definite kernel.
+    """Return the v ≥ 0 with Σv = 1 that minimises (point − v)ᵀ kernel (point − v); ``free`` as in :func:`solve`."""
+    return solve(kernel, kernel @ point, free)
+
+
+def solve(
+    kernel: Float[np.ndarray, "n n"], side: Float[np.ndarray, " n"], free: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Return the v ≥ 0 with Σv = 1 that minimises ½ vᵀ kernel v − sideᵀv, for a positive definite kernel.
 
     Block principal pivoting (Júdice & Pires 1994) on the optimality conditions: guess which v are not zero, solve, and
-    exchange all that have the wrong sign; when that stops helping, the last of them alone. ``free`` is the first guess.
+    exchange all that have the wrong sign. ``free`` is the first guess. Where that goes round in circles, as it may when
+    the kernel has few directions that matter, accelerated projected gradient descent goes on from there.
     """
-    side = kernel @ point
-    fewest, chances = len(point) + 1, 3
-    for _ in range(20 * len(point)):
+    for _ in range(_EXCHANGES):
         shares, multiplier = nearest_on_face(kernel, side, free)
         slack = kernel[:, free] @ shares[free] - side + multiplier
-        wrong = np.where(free, shares < -1e-12, slack < -1e-10)
-        count = int(wrong.sum())
-        if count == 0:
-            break
-        chances = 3 if count < fewest else chances - 1
-        fewest = min(fewest, count)
-        if chances < 0:
-            wrong[np.flatnonzero(wrong)[:-1]] = False
+        wrong = np.where(free, shares < -_SLACK, slack < -_SLACK)
+        if not wrong.any():
+            found: Float[np.ndarray, " n"] = np.maximum(shares, 0)
+            return found
         free = free ^ wrong
         if not free.any():
             free[side.argmax()] = True
-    found: Float[np.ndarray, " n"] = np.maximum(shares, 0)
-    return found
+    return _descend(kernel, side, project(shares))
+
+
+def _descend(
+    kernel: Float[np.ndarray, "n n"], side: Float[np.ndarray, " n"], start: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    curvature = float(np.abs(kernel).sum(axis=1).max())
+    current = ahead = start
+    momentum = 1.0
+    for _ in range(_STEPS):
+        new = project(ahead - (kernel @ ahead - side) / curvature)
+        if (ahead - new) @ (new - current) > 0:  # the momentum points uphill (O'Donoghue & Candès 2015)
+            momentum = 1.0
+        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = new + (momentum - 1) / grown * (new - current)
+        moved, current, momentum = np.abs(new - current).max(), new, grown
+        if moved <= 1e-10:
+            break
+    return current
 
 
 def nearest_on_face(
