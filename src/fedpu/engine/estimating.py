@@ -8,6 +8,7 @@ does not change and is found once; a prior that came from the model would be con
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -46,9 +47,8 @@ class Estimating(Clients):
         due = [piece for piece in work if self._due(piece)]
         if due:
             self._network.load_state_dict(model)
-            errors = [error for piece in due if (error := self._estimate(piece)) is not None]
-            if len(errors) == len(due):  # a setting that suits no client, not one odd client
-                raise errors[0]
+            for piece in due:
+                self._estimate(piece)
         return self._clients.update(
             model, [replace(piece, priors=tuple(self._priors[piece.client].tolist())) for piece in work]
         )
@@ -66,39 +66,38 @@ class Estimating(Clients):
         last, settings = int(self._last[piece.client]), self._job.priors
         return last == NEVER or piece.round - last >= settings.every
 
-    def _estimate(self, piece: Work) -> EstimationError | None:
-        """Make a new estimate; a client whose data do not allow one keeps the priors that it has."""
+    def _estimate(self, piece: Work) -> None:
+        """Bring a client's priors up to date, as far as its data and the model allow."""
         k, settings = piece.client, self._job.priors
         client = self._job.federation.client(k)
         seed = torch_seed(self._job.seed, "priors", piece.round, k)
         logits = outputs(client, self._network) if settings.needs_model else None
         if logits is not None and confidence(client, logits) < settings.trust:
             logits = None
-        try:
-            inside = self._inside(client, k, logits, seed)
-        except EstimationError as error:
-            return error
-        if inside is None:
-            return None
+        own = self._own_priors(client, k, logits, seed)
+        others = None
+        if logits is not None and settings.others == "em" and bool((client.labels < 0).any()):
+            others = model_shares(client, logits, seed)
+        if others is None and not np.isfinite(own).any():
+            return
         facts = client.facts
+        inside = divided(own, others)
         new = torch.from_numpy(population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario))
         weight = 0.0 if int(self._last[k]) == NEVER else settings.smoothing
         self._priors[k] = weight * self._priors[k] + (1 - weight) * new
         self._last[k] = piece.round
-        return None
 
-    def _inside(
+    def _own_priors(
         self, client: Client, k: int, logits: Float[Tensor, "r C"] | None, seed: int
-    ) -> Float[np.ndarray, " C"] | None:
-        """Return the priors inside U; ``logits`` are those of a model that can be trusted, or None."""
+    ) -> Float[np.ndarray, " C"]:
+        """Return what the configured estimator finds, NaN where it can't tell: of too few examples it tells nothing.
+
+        ``logits`` are those of a model that can be trusted, or None.
+        """
         settings = self._job.priors
-        if settings.looks_at_model:
-            if logits is None:
-                return None
-            own = own_estimate(client, logits, settings, seed=seed).priors
-        else:  # the model plays no part in it: once is enough
-            if not bool(self._own[k].isfinite().any()):
-                self._own[k] = torch.from_numpy(own_estimate(client, None, settings, seed=seed).priors)
-            own = self._own[k].numpy()
-        others = None if logits is None or settings.others == "even" else model_shares(client, logits, seed)
-        return divided(own, others)
+        found = bool(self._own[k].isfinite().any())
+        # Where the model plays no part in it, once is enough.
+        if logits is not None if settings.looks_at_model else not found:
+            with suppress(EstimationError):
+                self._own[k] = torch.from_numpy(own_estimate(client, logits, settings, seed=seed).priors)
+        return self._own[k].numpy()
