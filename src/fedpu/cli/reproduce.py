@@ -44,6 +44,9 @@ def reproduce(
         typer.Option("--out", "-o", help="Folder of runs and pages; by default runs/reproduce-SCALE."),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Only list the tables, their rows and presets.")] = False,
+    pages_only: Annotated[
+        bool, typer.Option("--pages-only", help="Run nothing: make the pages from what is there.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -60,9 +63,12 @@ def reproduce(
     folder = out or Path("runs") / f"reproduce-{scale}"
     at_once = jobs or (1 if torch.cuda.is_available() else cores())
     numbers = range(seeds)
+    if pages_only and not folder.is_dir():
+        raise ConfigError(f"There is no folder '{folder}' to make pages from.")
     try:
-        with working_in(folder):
-            follow(plan(chosen, scale, numbers, folder), at_once, quiet)
+        if not pages_only:
+            with working_in(folder):
+                follow(plan(chosen, scale, numbers, folder), at_once, quiet)
     except KeyboardInterrupt:
         errors.print("Stopped. Finished rounds are kept: give the same command to go on.", highlight=False)
         raise typer.Exit(130) from None

@@ -90,8 +90,11 @@ class Config(Settings):
         return Config.from_dict(values)
 
     def gives_same_as(self, other: Config) -> bool:
-        """Do both describe the same result? The engine and its workers do not change what comes out."""
-        return self.model_copy(update={"engine": other.engine}) == other
+        """Do both describe the same result? The engine and its workers do not change what comes out, and neither does
+        how priors would be estimated where they are not.
+        """
+        mine = self.model_copy(update={"engine": other.engine, "priors": self.priors.without_unused()})
+        return mine == other.model_copy(update={"priors": other.priors.without_unused()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved configuration as nested tables of plain values."""

@@ -50,6 +50,12 @@ class Priors(Settings):
         "auto", description='what the unlabelled data are a sample of; "auto": what labelling.scenario did'
     )
 
+    def without_unused(self) -> Priors:
+        """Return the settings with those at their defaults that play no part in this source."""
+        if self.source == "estimated":
+            return self
+        return Priors(source=self.source, values=self.values, scenario=self.scenario)
+
     @property
     def looks_at_model(self) -> bool:
         """Does the estimator itself look at the global model's outputs?"""

@@ -15,7 +15,7 @@ from fedpu.record import write_atomically
 from fedpu.report.plot import METHOD_COLOURS, as_svg, panels, save_figure
 from fedpu.reproduction import CellOutcome, RowOutcome, TableOutcome
 
-HEADINGS = ("row", "method", "paper", "ours", "difference", "gap closed, paper", "gap closed, ours")
+HEADINGS = ("row", "method", "paper", "ours", "difference", "gap closed: paper", "ours")
 REDUCED = {
     "quick": "REDUCED: a quick look at a fifteenth of the data or fewer rounds. These numbers are not the paper's "
     "setting.",
@@ -55,7 +55,7 @@ def line(row: RowOutcome, cell: CellOutcome) -> tuple[str, ...]:
 
 def reproduction_table(outcome: TableOutcome) -> RichTable:
     """Return a table for the terminal."""
-    shown = RichTable(title=heading(outcome.table), title_justify="left", header_style="bold")
+    shown = RichTable(title=heading(outcome.table), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for index, text in enumerate(HEADINGS):
         shown.add_column(text, justify="left" if index < 2 else "right")
     for row in outcome.rows:
@@ -148,7 +148,9 @@ def curves_figure(outcome: TableOutcome) -> Any:
         place.set_title(row.row.name, fontsize=9)
         place.set_ylim(max(0.0, lowest - 5), 100)
         place.grid(axis="y", alpha=0.3)
-    axes[0].legend(fontsize=8, frameon=False, loc="lower right")
+    drawn = [place for place in axes if place.lines]
+    if drawn:
+        drawn[0].legend(fontsize=8, frameon=False, loc="lower right")
     reduced = f" ({outcome.scale}: reduced)" if outcome.table.reduced(outcome.scale) else ""
     figure.suptitle(f"{outcome.table.label}{reduced}; dotted: the paper", fontsize=10)
     figure.supxlabel("round", fontsize=9)
