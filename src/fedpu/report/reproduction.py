@@ -108,7 +108,7 @@ def settings_line(outcome: TableOutcome) -> str:
     network = model["name"] + "".join(f", {key} {value}" for key, value in model.items() if key != "name")
     named = training.pop("name", "fedavg")
     rest = ", ".join(f"{key} {value}" for key, value in training.items())
-    return f"Data `{values['data']['name']}`, network `{network}`, {named}: {rest}."
+    return f"Data {values['data']['name']}, network {network}, {named}: {rest}."
 
 
 def curves_name(outcome: TableOutcome) -> str:
