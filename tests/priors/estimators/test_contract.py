@@ -127,3 +127,11 @@ def test_three_positive_classes_that_are_all_there_is_sum_to_at_most_one(estimat
     found = run(quick(estimator), blobs([0.5, 0.3, 0.2, 0.0], (0, 1, 2), 200, 500, seed=0), bootstrap=0)
     np.testing.assert_allclose(found.priors[:3], [0.5, 0.3, 0.2], atol=0.15)
     assert found.priors[:3].sum() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["penalized-l1", "pe", "km"])
+def test_features_that_are_mostly_alike_are_no_obstacle(name: str) -> None:
+    """Two thirds of U and all positives are one and the same example."""
+    same, other = np.zeros((60, 2)), np.ones((30, 2))
+    found = quick(name).estimate({0: same}, np.concatenate([same, other]), seed=0, bootstrap=5)
+    assert 0 <= found.priors[0] <= 1

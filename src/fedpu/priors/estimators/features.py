@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from scipy.linalg import eigh
 
+from fedpu.errors import EstimationError
 from fedpu.priors.estimators.base import Matrix, Sample
 
 
@@ -31,6 +32,17 @@ def squared_distances(left: Float[np.ndarray, "n d"], right: Float[np.ndarray, "
     squares: Matrix = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
     np.maximum(squares, 0, out=squares)
     return squares
+
+
+def median_square(squares: Float[np.ndarray, "n m"]) -> float:
+    """Return the median of ‖x − y‖², of those that are not zero where most of them are."""
+    finite = squares[np.isfinite(squares)]
+    median = float(np.median(finite))
+    if median == 0 and not finite.any():
+        raise EstimationError(
+            "The examples that were drawn are all the same, so that no class can be told from another."
+        )
+    return median if median > 0 else float(np.median(finite[finite > 0]))
 
 
 def distances_to_drawn(groups: list[Matrix], most: int, rng: np.random.Generator) -> list[Matrix]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector, class_by_class
-from fedpu.priors.estimators.features import reduced, squared_distances
+from fedpu.priors.estimators.features import median_square, reduced, squared_distances
 from fedpu.priors.estimators.simplex import nearest_mixture, nearest_on_face
 from fedpu.randomness import numpy_generator
 
@@ -137,7 +137,7 @@ def kernels_by_distance(
     """
     pooled = np.concatenate([positives, unlabelled])
     squares = squared_distances(pooled, pooled)
-    squares /= 2 * np.median(squares)
+    squares /= 2 * median_square(squares)
     apart, m = [], len(positives)
     for width in widths:
         kernel = np.exp(-squares / width**2)

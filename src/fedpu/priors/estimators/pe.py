@@ -9,7 +9,7 @@ from jaxtyping import Float
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
-from fedpu.priors.estimators.features import drawn, fold_numbers, reduced, squared_distances
+from fedpu.priors.estimators.features import drawn, fold_numbers, median_square, reduced, squared_distances
 from fedpu.priors.estimators.simplex import quadratic
 from fedpu.randomness import numpy_generator
 
@@ -49,7 +49,7 @@ class Pe(Estimator):
         groups = [*sample.positives, sample.unlabelled]
         squares = [squared_distances(group, centres) for group in groups]
         folds = [fold_numbers(len(group), self.folds, rng) for group in groups]
-        median = float(np.sqrt(np.median(np.concatenate(squares))))
+        median = float(np.sqrt(median_square(np.concatenate(squares))))
         best, width, penalty = np.inf, self.widths[0], self.penalties[0]
         for candidate in self.widths:
             kernels = [np.exp(-d / (2 * (candidate * median) ** 2)) for d in squares]

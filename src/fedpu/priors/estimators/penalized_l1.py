@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from fedpu.priors.estimators.base import Estimator, Matrix, Sample, Statistic, Vector
-from fedpu.priors.estimators.features import distances_to_drawn, fold_numbers, reduced
+from fedpu.priors.estimators.features import distances_to_drawn, fold_numbers, median_square, reduced
 from fedpu.priors.estimators.simplex import project, quadratic
 from fedpu.randomness import numpy_generator
 
@@ -54,7 +54,7 @@ class PenalizedL1(Estimator):
         groups = [*sample.positives, sample.unlabelled]
         squares = distances_to_drawn(groups, self.centres, rng)
         folds = [fold_numbers(len(group), self.folds, rng) for group in groups]
-        median = float(np.sqrt(np.median(squares[-1][np.isfinite(squares[-1])])))
+        median = float(np.sqrt(median_square(squares[-1])))
         means, held_out, trained = zip(
             *(_fold_means([_gauss(d, w * median) for d in squares], folds, self.folds) for w in self.widths),
             strict=True,
