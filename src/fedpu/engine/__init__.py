@@ -2,16 +2,20 @@
 
 from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state
 from fedpu.engine.client import ClientTrainer
+from fedpu.engine.flower import FlowerEngine
 from fedpu.engine.local import LocalEngine, ReferenceEngine
 from fedpu.registry import Registry
 
-ENGINES: Registry[type[Engine]] = Registry("engine", {"local": LocalEngine, "reference": ReferenceEngine})
+ENGINES: Registry[type[Engine]] = Registry(
+    "engine", {"local": LocalEngine, "reference": ReferenceEngine, "flower": FlowerEngine}
+)
 
 __all__ = [
     "ENGINES",
     "ClientTrainer",
     "Clients",
     "Engine",
+    "FlowerEngine",
     "Job",
     "LocalEngine",
     "ModelState",

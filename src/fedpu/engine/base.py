@@ -85,6 +85,11 @@ class Clients(ABC):
         ``work``.
         """
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who was asked in the last round and took no part in its result, and why; nobody, in one process."""
+        return {}
+
 
 class Engine(Settings, ABC):
     """A way to run client updates. All engines give the same updates for the same job."""

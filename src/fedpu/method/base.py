@@ -37,6 +37,11 @@ class Method(Settings, ABC):
     beforehand.
     """
 
+    @property
+    def lends(self) -> bool:
+        """Does its risk need the sum over clients that :func:`fedpu.risk.co_negatives` is?"""
+        return False
+
     @abstractmethod
     def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of a client's risk, or of several clients' at once."""

@@ -60,6 +60,11 @@ class FedPU(Method):
             raise ValueError(f"must be one of {', '.join(repr(name) for name in allowed)}")
         return value
 
+    @property
+    def lends(self) -> bool:
+        """The lent term needs it; without that term, and in the released code's loss, nobody asks."""
+        return self.lent != "off" and self.surrogate not in RELEASED
+
     def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
         """Return the constants of the client's risk, with what it lends to the others."""
         return client_task(facts, co_negatives, clients, self.lent, self.expectation)

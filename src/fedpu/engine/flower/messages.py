@@ -1,0 +1,62 @@
+"""What travels: global models and work to clients, updates and counts back; all of it is listed here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from fedpu.engine.base import ModelState, Update, Work
+
+TRAIN = "train"
+JOIN = "query.join"
+
+MODEL, WORK, COUNTS, RISK = "model", "work", "counts", "risk"
+"""names of the records of a training message and of its reply"""
+
+
+def pack_model(model: ModelState) -> ArrayRecord:
+    """Return parameters and buffers by name as Flower carries them."""
+    return ArrayRecord({name: Array(np.ascontiguousarray(value.numpy())) for name, value in model.items()})
+
+
+def unpack_model(record: Any) -> ModelState:
+    """Read parameters and buffers."""
+    return {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
+
+
+def pack_work(model: ArrayRecord, work: Work) -> RecordDict:
+    """Return what the server asks of one client in one round; the packed model is shared by all messages."""
+    asked = {key: value for key, value in asdict(work).items() if value is not None}
+    return RecordDict({MODEL: model, WORK: ConfigRecord(asked)})
+
+
+def unpack_work(content: RecordDict) -> tuple[ModelState, Work]:
+    """Read what the server asks."""
+    asked: dict[str, Any] = dict(content[WORK])
+    return unpack_model(content[MODEL]), Work(**asked)
+
+
+def pack_update(update: Update, report_risk: bool) -> RecordDict:
+    """Return what a client answers: its parameters, its number of examples, and risk terms where they are wanted."""
+    reply = RecordDict({MODEL: pack_model(update.model), COUNTS: MetricRecord({"examples": update.examples})})
+    if report_risk:
+        reply[RISK] = MetricRecord(dict(update.terms))
+    return reply
+
+
+def unpack_update(content: RecordDict, client: int) -> Update:
+    """Read an answer. It comes from somebody else's machine, so that anything may be wrong with it (ValueError)."""
+    try:
+        counts: Any = content[COUNTS]
+        examples = int(counts["examples"])
+        terms: dict[str, Any] = dict(content[RISK]) if RISK in content else {}
+        model = unpack_model(content[MODEL])
+    except (KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError) as error:
+        raise ValueError(f"its answer can't be read ({type(error).__name__}: {error})") from error
+    if not 0 < examples <= 10**12:
+        raise ValueError(f"it says that it has {examples} examples")
+    return Update(client, examples, model, {name: float(value) for name, value in terms.items()})
