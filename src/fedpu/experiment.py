@@ -16,7 +16,7 @@ from fedpu.aggregation import ServerState
 from fedpu.algorithm import Round, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, load
-from fedpu.engine import Job
+from fedpu.engine import Clients, Job
 from fedpu.errors import ConfigError
 from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
@@ -43,6 +43,31 @@ class Prepared:
         fed = self.federation
         dtype = str(fed.inputs.dtype).removeprefix("torch.")
         return ModelCard(tuple(fed.inputs.shape[1:]), dtype, fed.classes, fed.normalisation)
+
+    @property
+    def course(self) -> Course:
+        """What the server of a run on it knows."""
+        fed = self.federation
+        facts = {
+            "data": self.name,
+            "clients": len(fed),
+            "examples": int(fed.sizes.sum()),
+            "labelled": int((fed.labels >= 0).sum()),
+            "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive] if len(fed) <= 100 else None,
+        }
+        return Course(self.card, len(fed), self.evaluation, facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What the server of a run knows besides how to reach its clients: no example and no label of theirs."""
+
+    card: ModelCard
+    population: int
+    evaluation: Evaluation | None
+    """what the global model is measured on; None: nobody measures"""
+    facts: dict[str, Any]
+    """what is said of data and clients in ``result.json``"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,26 +139,41 @@ def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, o
     job = Job(prepared.federation, config.method, config.model, config.seed)
     network = job.initial_model()
     _check_outputs(network, prepared)
+    with config.engine.start(job) as clients:
+        return train(config, prepared.course, network, clients, directory, on_round)
+
+
+def train(
+    config: Config,
+    course: Course,
+    network: nn.Module,
+    clients: Clients,
+    directory: RunDirectory | None,
+    on_round: OnRound | None,
+) -> Result:
+    """Run the rounds that are left with clients wherever they are; measure and record each. ``network`` holds the
+    initial weights.
+    """
     state = directory.resume_state(network) if directory else ServerState.initial(network)
     curve = directory.rounds() if directory else []
     device = config.engine.compute_device()
-    with config.engine.start(job) as clients:
-        for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed):
-            state = done.state
-            metrics = None
-            if done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds:
-                network.load_state_dict(state.model)
-                metrics = evaluate(network, prepared.evaluation, len(prepared.federation.classes), device)
-            line = _line(done, metrics)
-            curve.append(line)
-            if directory:
-                directory.add_round(line, state, prepared.card)
-            if on_round:
-                on_round(line)
+    for done in rounds(clients, config.aggregation, state, course.population, config.seed):
+        state = done.state
+        metrics = None
+        due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
+        if due and course.evaluation is not None:
+            network.load_state_dict(state.model)
+            metrics = evaluate(network, course.evaluation, len(course.card.classes), device)
+        line = _line(done, metrics)
+        curve.append(line)
+        if directory:
+            directory.add_round(line, state, course.card)
+        if on_round:
+            on_round(line)
     network.load_state_dict(state.model)
-    summary = (directory.result() if directory else None) or _summary(config, prepared, curve)
+    summary = (directory.result() if directory else None) or _summary(config, course, curve)
     if directory and directory.result() is None:
-        directory.finish(state, prepared.card, summary)
+        directory.finish(state, course.card, summary)
     return Result(config, network, summary, curve)
 
 
@@ -153,29 +193,25 @@ def _line(done: Round, metrics: Metrics | None) -> RoundLine:
     line: RoundLine = {"round": done.number}
     if metrics:
         line |= asdict(metrics)
-    return line | {
+    line |= {
         "risk": done.terms,
         "clients": done.clients,
         "lr": done.lr,
         "seconds": round(done.seconds, 4),
     }
+    return line | ({"left_out": done.left_out} if done.left_out else {})
 
 
-def _summary(config: Config, prepared: Prepared, curve: list[RoundLine]) -> dict[str, Any]:
+def _summary(config: Config, course: Course, curve: list[RoundLine]) -> dict[str, Any]:
     last = curve[-1]
-    fed = prepared.federation
     return {
         "method": config.method.model_dump()["name"],
-        "accuracy": last["accuracy"],
+        "accuracy": last.get("accuracy"),
         "rounds": last["round"],
         "seed": config.seed,
-        "loss": last["loss"],
-        "per_class_accuracy": last["per_class_accuracy"],
-        "data": prepared.name,
-        "clients": len(fed),
-        "examples": int(fed.sizes.sum()),
-        "labelled": int((fed.labels >= 0).sum()),
-        "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive] if len(fed) <= 100 else None,
+        "loss": last.get("loss"),
+        "per_class_accuracy": last.get("per_class_accuracy"),
+        **course.facts,
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),

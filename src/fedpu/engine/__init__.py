@@ -1,6 +1,6 @@
 """engine: how rounds are run."""
 
-from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state
+from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state, initial_model
 from fedpu.engine.client import ClientTrainer
 from fedpu.engine.flower import FlowerEngine
 from fedpu.engine.local import LocalEngine, ReferenceEngine
@@ -23,4 +23,5 @@ __all__ = [
     "Update",
     "Work",
     "copy_state",
+    "initial_model",
 ]

@@ -70,10 +70,17 @@ class Job:
     seed: int
 
     def initial_model(self) -> nn.Module:
-        """Return the network with the initial weights of this seed, leaving PyTorch's global generator as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(self.seed, "initial weights"))
-            return self.model.build(tuple(self.federation.inputs.shape[1:]), len(self.federation.classes))
+        """Return the network with the initial weights of this seed."""
+        return initial_model(
+            self.model, tuple(self.federation.inputs.shape[1:]), len(self.federation.classes), self.seed
+        )
+
+
+def initial_model(model: Model, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """Return a network with the initial weights of a seed, leaving PyTorch's global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "initial weights"))
+        return model.build(shape, classes)
 
 
 class Clients(ABC):
