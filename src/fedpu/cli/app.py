@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, compare, data, run, show, use
+from fedpu.cli import bench, compare, data, deploy, run, show, use
 from fedpu.cli.console import errors
 from fedpu.errors import FedpuError
 
@@ -33,6 +33,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
+app.add_typer(deploy.app, name="deploy")
 app.command("config")(show.config)
 app.command("bench")(bench.bench)
 app.command("evaluate")(use.evaluate)

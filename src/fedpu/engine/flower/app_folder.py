@@ -10,7 +10,7 @@ import tomli_w
 PACKAGE = "fedpu_app"
 
 
-def write_app(folder: Path, server: str, client: str, config: Mapping[str, str]) -> None:
+def write_app(folder: Path, server: str, client: str, config: Mapping[str, str | bool]) -> None:
     """Write an app whose ServerApp and ClientApp come from fedpu, which every machine has installed.
 
     ``server`` and ``client`` are the Python lines that define ``app``; ``config`` holds the defaults of the run

@@ -1,0 +1,141 @@
+"""Who takes part: clients are known by their names and numbered in the order of them, wherever they connect from."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fedpu.data import Normalisation
+from fedpu.deploy.protocol import JOIN, NEGATIVES, SUM, Briefing, Presence, unpack_matrix
+from fedpu.engine import FlowerEngine
+from fedpu.engine.flower.exchange import Failure, ask
+from fedpu.engine.flower.wire import Request, Wire
+from fedpu.errors import LabellingError, TrainingError
+from fedpu.record import Members, ModelCard
+
+PAUSE = 0.5
+Tell = Callable[[str], None]
+
+
+class Roster:
+    """The nodes that are connected, and which client each of them is."""
+
+    def __init__(self, wire: Wire, rules: FlowerEngine, briefing: Briefing, tell: Tell) -> None:
+        self._wire = wire
+        self._rules = rules
+        self._briefing = briefing
+        self._tell = tell
+        self._present: dict[int, Presence] = {}
+        self._refused: set[int] = set()
+
+    def gather(self, count: int) -> Members:
+        """Wait for that many clients; form the one sum over them, where the method needs it."""
+        self._wait(lambda found: len(found) >= count, f"{count} clients")
+        names = sorted(self._here(), key=_natural)[:count]
+        members = [self._present[self._here()[name]] for name in names]
+        card = self._briefing.card or _common_card(members)
+        self._briefing = replace(self._briefing, card=card, clients=count)
+        total = self._sum(names) if self._briefing.read_config().method.lends else None
+        matrix = None if total is None else total.tolist()
+        return Members(names, [one.examples for one in members], card, matrix)
+
+    def await_return(self, names: Sequence[str]) -> None:
+        """Wait for the clients of a run that is resumed, and go on without those that are late."""
+        self._wait(lambda found: found.keys() >= set(names), "the clients of this run", enough=self._rules.min_clients)
+
+    def locate(self, names: Sequence[str]) -> dict[int, int]:
+        """Return the node of each client that is connected now, asking nodes that are new who they are."""
+        here = self._here()
+        return {number: here[name] for number, name in enumerate(names) if name in here}
+
+    def _here(self) -> dict[str, int]:
+        connected = self._wire.nodes()
+        new = [node for node in connected if node not in self._present and node not in self._refused]
+        seconds = min(self._rules.deadline, 120.0)
+        requests = [Request(node, JOIN, self._briefing.to_records(), "join", seconds) for node in new]
+        for request, reply in ask(self._wire, requests):
+            try:
+                if isinstance(reply, Failure):
+                    raise ValueError(str(reply))
+                self._present[request.node] = Presence.from_records(reply)
+            except ValueError as error:
+                self._refused.add(request.node)
+                self._tell(f"node {request.node} can't take part: {error}")
+        found: dict[str, int] = {}
+        for node in connected:
+            if node in self._present:
+                found.setdefault(self._present[node].name, node)
+        return found
+
+    def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> None:
+        end, told = time.monotonic() + self._rules.deadline, -1
+        while not ready(found := self._here()):
+            if len(found) != told:
+                told = len(found)
+                self._tell(f"waiting for {whom}; here: {', '.join(sorted(found, key=_natural)) or 'nobody'}")
+            if time.monotonic() > end:
+                if enough is not None and len(found) >= enough:
+                    return
+                raise TrainingError(
+                    f"After {self._rules.deadline:g} seconds (engine.deadline) {len(found)} clients are connected, "
+                    f"and the run waits for {whom}."
+                )
+            time.sleep(PAUSE)
+
+    def _sum(self, names: Sequence[str]) -> Float[Tensor, "C C"]:
+        """Form Σ_q n_q n_qᵀ of all clients."""
+        assert self._briefing.card is not None
+        count = len(self._briefing.card.classes)
+        total = torch.zeros(count, count)
+        here = self._here()
+        requests = [
+            Request(here[name], NEGATIVES, self._briefing.to_records(), "negatives", self._rules.deadline)
+            for name in names
+        ]
+        for name, (_, reply) in zip(names, ask(self._wire, requests), strict=True):
+            if isinstance(reply, Failure):
+                raise TrainingError(f"The sum over clients that the lent term needs lacks '{name}': {reply}.")
+            total += _contribution(unpack_matrix(reply[SUM]), total, name)
+        nobody = torch.nonzero(total.diagonal() >= len(names))[:, 0].tolist()
+        if nobody:
+            raise LabellingError(
+                f"Nobody labels class {nobody[0]}: every class must be positive for at least one client."
+            )
+        return total
+
+
+def _contribution(matrix: Tensor, total: Float[Tensor, "C C"], name: str) -> Float[Tensor, "C C"]:
+    """Return a client's n_q n_qᵀ, refusing what is none."""
+    own = matrix.diagonal() if matrix.shape == total.shape else None
+    if own is None or not bool(((own == 0) | (own == 1)).all()) or not torch.equal(matrix, own[:, None] * own[None, :]):
+        raise TrainingError(f"'{name}' sent something else than its part of the sum over clients.")
+    return matrix
+
+
+def _common_card(members: Sequence[Presence]) -> ModelCard:
+    """Return what all clients agree on, with a normalisation that depends on nobody's data."""
+    first = members[0]
+    for other in members[1:]:
+        if (other.shape, other.dtype, other.classes) != (first.shape, first.dtype, first.classes):
+            raise TrainingError(
+                f"'{first.name}' and '{other.name}' do not have the same inputs and classes: {first.shape} of "
+                f"{first.dtype} in {len(first.classes)} classes, and {other.shape} of {other.dtype} in "
+                f"{len(other.classes)}."
+            )
+    channels = first.shape[0]
+    middle = (0.5, 0.25, 1 / 255) if first.dtype == "uint8" else (0.0, 1.0, 1.0)
+    mean, std, scale = middle
+    return ModelCard(
+        first.shape, first.dtype, first.classes, Normalisation(scale, (mean,) * channels, (std,) * channels)
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort names as people do: 2 before 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
