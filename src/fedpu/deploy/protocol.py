@@ -37,17 +37,18 @@ class Briefing:
     def to_records(self) -> RecordDict:
         """Return the records that travel."""
         card = "" if self.card is None else json.dumps(asdict(self.card))
-        records = RecordDict({RUN: ConfigRecord({"config": self.config, "card": card, "clients": self.clients})})
+        run = ConfigRecord({"config": self.config, "card": card, "clients": self.clients})
         if self.co_negatives is not None:
-            records[SUM] = pack_matrix(self.co_negatives)
-        return records
+            run[SUM] = self.co_negatives.flatten().tolist()
+        return RecordDict({RUN: run})
 
     @classmethod
     def from_records(cls, records: RecordDict) -> Briefing:
         """Read what a message says."""
         run: Any = records[RUN]
         card = ModelCard.from_dict(json.loads(run["card"])) if run["card"] else None
-        return cls(run["config"], card, run["clients"], unpack_matrix(records[SUM]) if SUM in records else None)
+        total = torch.tensor(run[SUM]).view(len(card.classes), -1) if card is not None and SUM in run else None
+        return cls(run["config"], card, run["clients"], total)
 
     def read_config(self) -> Config:
         """Return the server's configuration."""
