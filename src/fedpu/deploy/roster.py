@@ -34,13 +34,17 @@ class Roster:
         self._present: dict[int, Presence] = {}
         self._refused: set[int] = set()
 
-    def gather(self, count: int) -> Members:
-        """Wait for that many clients; form the one sum over them, where the method needs it."""
-        self._wait(lambda found: len(found) >= count, f"{count} clients")
-        names = sorted(self._here(), key=_natural)[:count]
-        members = [self._present[self._here()[name]] for name in names]
+    def gather(self, whom: int | Sequence[str]) -> Members:
+        """Wait for that many clients, or for those names; form the one sum over them, where the method needs it."""
+        if isinstance(whom, int):
+            here = self._wait(lambda found: len(found) >= whom, f"{whom} clients")
+            names = sorted(here, key=_natural)[:whom]
+        else:
+            here = self._wait(lambda found: found.keys() >= set(whom), ", ".join(whom))
+            names = sorted(whom, key=_natural)
+        members = [self._present[here[name]] for name in names]
         card = self._briefing.card or _common_card(members)
-        self._briefing = replace(self._briefing, card=card, clients=count)
+        self._briefing = replace(self._briefing, card=card, clients=len(names))
         total = self._sum(names) if self._briefing.read_config().method.lends else None
         matrix = None if total is None else total.tolist()
         return Members(names, [one.examples for one in members], card, matrix)
@@ -73,7 +77,7 @@ class Roster:
                 found.setdefault(self._present[node].name, node)
         return found
 
-    def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> None:
+    def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> dict[str, int]:
         end, told = time.monotonic() + self._rules.deadline, -1
         while not ready(found := self._here()):
             if len(found) != told:
@@ -81,12 +85,13 @@ class Roster:
                 self._tell(f"waiting for {whom}; here: {', '.join(sorted(found, key=_natural)) or 'nobody'}")
             if time.monotonic() > end:
                 if enough is not None and len(found) >= enough:
-                    return
+                    break
                 raise TrainingError(
                     f"After {self._rules.deadline:g} seconds (engine.deadline) {len(found)} clients are connected, "
                     f"and the run waits for {whom}."
                 )
             time.sleep(PAUSE)
+        return found
 
     def _sum(self, names: Sequence[str]) -> Float[Tensor, "C C"]:
         """Form Σ_q n_q n_qᵀ of all clients."""

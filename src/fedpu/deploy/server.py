@@ -54,6 +54,7 @@ def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
     if resume:
         directory = RunDirectory.open(out)
         config, members = directory.config(), directory.members()
+        _, evaluation = server_data(config)
         roster = Roster(wire, _rules(config), _briefing(config, members), log.info)
         roster.await_return(members.names)
     else:
@@ -61,8 +62,6 @@ def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
         roster = Roster(wire, _rules(config), Briefing(config.to_toml(), card), log.info)
         members = roster.gather(expected_clients(config))
         directory = RunDirectory.create_deployed(out, config, members)
-    if resume:
-        _, evaluation = server_data(config)
     return train(
         config,
         _course(config, members, evaluation),
@@ -73,9 +72,9 @@ def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
     )
 
 
-def expected_clients(config: Config) -> int:
-    """Return how many clients a deployment of the configuration waits for."""
-    given: int | None = _rules(config).clients or getattr(config.partition, "clients", None)
+def expected_clients(config: Config) -> int | list[str]:
+    """Return how many clients, or which, a deployment of the configuration waits for."""
+    given: int | list[str] | None = _rules(config).clients or getattr(config.partition, "clients", None)
     if given is None:
         raise ConfigError("A deployment must know how many clients to wait for: set engine.clients.")
     return given

@@ -9,7 +9,7 @@ from flwr.app import Message, RecordDict
 
 from fedpu.engine.flower.wire import Request, Wire
 
-POLL = 0.05
+POLL = 0.1
 """seconds between two looks for replies"""
 
 NO_ANSWER = "it did not answer before the deadline"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,8 +21,11 @@ class FlowerEngine(Engine):
 
     name: Literal["flower"] = "flower"
     workers: int = Field(0, ge=0, description="processes that train clients, a core each; 0: one a core")
-    clients: int | None = Field(
-        None, ge=1, description="clients that a deployment waits for before its first round; else partition.clients"
+    clients: Annotated[int, Field(ge=1)] | list[str] | None = Field(
+        None,
+        union_mode="left_to_right",
+        description="clients that a deployment waits for before its first round: how many, or their names; else "
+        "partition.clients",
     )
     min_clients: int = Field(1, ge=1, description="updates that a round needs; with fewer the run stops")
     deadline: float = Field(600.0, gt=0, le=10**6, description="seconds that a client has for its update")
