@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fedpu.aggregation import Aggregation, ServerState
 from fedpu.engine import Clients, Update
+from fedpu.privacy import Guard
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +26,28 @@ class Round:
 
 
 def rounds(
-    clients: Clients, aggregation: Aggregation, state: ServerState, population: int, seed: int
+    clients: Clients,
+    aggregation: Aggregation,
+    state: ServerState,
+    population: int,
+    seed: int,
+    guard: Guard | None = None,
 ) -> Iterator[Round]:
     """Run the rounds that are left, from a state that may be a checkpoint's.
 
     ``population`` is K, the number of clients. Each round: 1. draw clients; 2. ClientUpdate(k, w_t) on each of them;
-    3. w_{t+1} from their updates.
+    3. w_{t+1} from their updates. With a ``guard``, it draws the clients and makes one private mean of their updates.
     """
     for number in range(state.round, aggregation.rounds):
         started = time.perf_counter()
-        work = aggregation.work(seed, number, aggregation.select(seed, number, population))
         report = _Report()
-        state = aggregation.combine(state, report.read(clients.update(state.model, work)))
+        if guard is None:
+            work = aggregation.work(seed, number, aggregation.select(seed, number, population))
+            updates: Iterable[Update] = clients.update(state.model, work)
+        else:
+            work = guard.work(number)
+            updates = [guard.combined(state.model, work, clients.update(state.model, work), number)]
+        state = aggregation.combine(state, report.read(updates))
         yield Round(
             number=number + 1,
             state=state,

@@ -19,7 +19,7 @@ from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.engine import Job
 from fedpu.errors import FedpuError
-from fedpu.experiment import prepare
+from fedpu.experiment import guard_of, prepare
 
 EXAMPLES = 60_000
 WARM_UP = 1
@@ -131,7 +131,8 @@ def _measure(config_text: str, clients: int, examples: int, repeats: int, sender
     seconds = []
     with config.engine.start(job) as running:
         state = ServerState.initial(job.initial_model())
-        for done in rounds(running, config.aggregation, state, clients, config.seed):
+        guard = guard_of(config, job.initial_model(), clients)
+        for done in rounds(running, config.aggregation, state, clients, config.seed, guard):
             seconds.append(done.seconds)
             memory = max(memory, memory_of_all_processes())
     sender.send((seconds[WARM_UP:], memory))

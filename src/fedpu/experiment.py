@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
 from fedpu.partition import Partition
 from fedpu.priors import set_priors
+from fedpu.privacy import Guard, guard_for
 from fedpu.record import ModelCard, RunDirectory
 
 RoundLine = dict[str, Any]
@@ -138,43 +139,52 @@ def resume(path: str | Path, *, data: Dataset | None = None, on_round: OnRound |
 def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, on_round: OnRound | None) -> Result:
     job = Job(prepared.federation, config.method, config.model, config.seed)
     network = job.initial_model()
+    guard = guard_of(config, network, len(prepared.federation))
     _check_outputs(network, prepared)
+    state = directory.resume_state(network) if directory else ServerState.initial(network)
+    if guard and state.co_negatives is None:
+        state = replace(state, co_negatives=guard.co_negatives(prepared.federation.positive))
+    job = replace(job, co_negatives=state.co_negatives)
     with config.engine.start(job) as clients:
-        return train(config, prepared.course, network, clients, directory, on_round)
+        return train(config, prepared.course, network, state, clients, guard, directory, on_round)
 
 
 def train(
     config: Config,
     course: Course,
     network: nn.Module,
+    state: ServerState,
     clients: Clients,
+    guard: Guard | None,
     directory: RunDirectory | None,
     on_round: OnRound | None,
 ) -> Result:
-    """Run the rounds that are left with clients wherever they are; measure and record each. ``network`` holds the
-    initial weights.
-    """
-    state = directory.resume_state(network) if directory else ServerState.initial(network)
+    """Run the rounds that are left after ``state`` with clients wherever they are; measure and record each."""
     curve = directory.rounds() if directory else []
     device = config.engine.compute_device()
-    for done in rounds(clients, config.aggregation, state, course.population, config.seed):
+    for done in rounds(clients, config.aggregation, state, course.population, config.seed, guard):
         state = done.state
         metrics = None
         due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
         if due and course.evaluation is not None:
             network.load_state_dict(state.model)
             metrics = evaluate(network, course.evaluation, len(course.card.classes), device)
-        line = _line(done, metrics)
+        line = _line(done, metrics, guard)
         curve.append(line)
         if directory:
             directory.add_round(line, state, course.card)
         if on_round:
             on_round(line)
     network.load_state_dict(state.model)
-    summary = (directory.result() if directory else None) or _summary(config, course, curve)
+    summary = (directory.result() if directory else None) or _summary(config, course, curve, guard)
     if directory and directory.result() is None:
         directory.finish(state, course.card, summary)
     return Result(config, network, summary, curve)
+
+
+def guard_of(config: Config, network: nn.Module, clients: int) -> Guard | None:
+    """Return what keeps the updates of a run private, or None where nothing is asked for."""
+    return guard_for(config.privacy, network, config.aggregation, clients, config.seed, config.method.lends)
 
 
 def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
@@ -189,10 +199,13 @@ def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
         raise ConfigError(f"The network turns 2 inputs into shape {given}; with these data it should be {wanted}.")
 
 
-def _line(done: Round, metrics: Metrics | None) -> RoundLine:
+def _line(done: Round, metrics: Metrics | None, guard: Guard | None) -> RoundLine:
     line: RoundLine = {"round": done.number}
     if metrics:
         line |= asdict(metrics)
+    spent = guard.spent(done.number) if guard else None
+    if spent:
+        line |= asdict(spent)
     line |= {
         "risk": done.terms,
         "clients": done.clients,
@@ -202,8 +215,9 @@ def _line(done: Round, metrics: Metrics | None) -> RoundLine:
     return line | ({"left_out": done.left_out} if done.left_out else {})
 
 
-def _summary(config: Config, course: Course, curve: list[RoundLine]) -> dict[str, Any]:
+def _summary(config: Config, course: Course, curve: list[RoundLine], guard: Guard | None) -> dict[str, Any]:
     last = curve[-1]
+    spent = {name: last[name] for name in ("epsilon", "delta") if name in last}
     return {
         "method": config.method.model_dump()["name"],
         "accuracy": last.get("accuracy"),
@@ -211,6 +225,7 @@ def _summary(config: Config, course: Course, curve: list[RoundLine]) -> dict[str
         "seed": config.seed,
         "loss": last.get("loss"),
         "per_class_accuracy": last.get("per_class_accuracy"),
+        **(spent | {"privacy": guard.meaning} if guard and spent else {}),
         **course.facts,
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from fedpu.engine import ModelState, Update, Work, copy_state
 from fedpu.errors import TrainingError
@@ -27,6 +28,8 @@ class ServerState:
     model: ModelState
     momentum: ModelState = field(default_factory=dict)
     buffers: frozenset[str] = frozenset()
+    co_negatives: Float[Tensor, "C C"] | None = None
+    """the sum of negative classes, where it was formed privately: once, since every time would tell more"""
 
     @classmethod
     def initial(cls, network: nn.Module) -> ServerState:

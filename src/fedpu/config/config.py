@@ -21,6 +21,7 @@ from fedpu.method import FedPU, Method
 from fedpu.models import Model, PaperCNN
 from fedpu.partition import Iid, Partitioner
 from fedpu.priors import Priors
+from fedpu.privacy import Privacy
 from fedpu.registry import Settings
 
 MAX_SEED = 2**32 - 1
@@ -38,6 +39,7 @@ class Config(Settings):
     method: Method = FedPU()
     aggregation: Aggregation = FedAvg()
     engine: Engine = LocalEngine()
+    privacy: Privacy = Privacy()
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @classmethod

@@ -19,6 +19,7 @@ from fedpu.method import METHODS
 from fedpu.models import MODELS, OwnModel
 from fedpu.partition import PARTITIONS
 from fedpu.priors import Priors
+from fedpu.privacy import Privacy
 from fedpu.registry import Registry, Settings
 
 
@@ -116,6 +117,7 @@ SECTIONS: dict[str, Section] = {
         Section("method", METHODS, "name"),
         Section("aggregation", AGGREGATIONS, "name"),
         Section("engine", ENGINES, "name"),
+        Section("privacy", Registry("privacy", {"privacy": Privacy})),
         Section("evaluation", Registry("evaluation", {"evaluation": EvaluationSettings})),
     )
 }

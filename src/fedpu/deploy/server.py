@@ -62,11 +62,14 @@ def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
         roster = Roster(wire, _rules(config), Briefing(config.to_toml(), card), log.info)
         members = roster.gather(expected_clients(config))
         directory = RunDirectory.create_deployed(out, config, members)
+    network = initial_model(config.model, members.card.shape, len(members.card.classes), config.seed)
     return train(
         config,
         _course(config, members, evaluation),
-        initial_model(config.model, members.card.shape, len(members.card.classes), config.seed),
+        network,
+        directory.resume_state(network),
         _clients(wire, config, members, roster),
+        None,
         directory,
         lambda line: log.info("round %s of %s: %s", line["round"], config.aggregation.rounds, line.get("accuracy")),
     )

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from fedpu.labelling import Federation
@@ -17,6 +18,7 @@ from fedpu.method import Method
 from fedpu.models import Model
 from fedpu.randomness import torch_seed
 from fedpu.registry import Settings
+from fedpu.risk import co_negatives
 
 ModelState = dict[str, Tensor]
 """A network's parameters and buffers by name."""
@@ -44,6 +46,8 @@ class Work:
     """weight μ of FedProx's ½μ‖w − w_t‖²"""
     share: float = 1.0
     """the part of its steps that a straggler manages"""
+    alone: bool = False
+    """its update must come back by itself, not in a mean with others"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,12 @@ class Job:
     method: Method
     model: Model
     seed: int
+    co_negatives: Float[Tensor, "C C"] | None = None
+    """the sum of negative classes, where it was formed beforehand; None: as it comes from the federation"""
+
+    def negative_classes(self) -> Float[Tensor, "C C"]:
+        """Return Σ_q n_q n_qᵀ, by which clients lend."""
+        return co_negatives(self.federation.positive) if self.co_negatives is None else self.co_negatives
 
     def initial_model(self) -> nn.Module:
         """Return the network with the initial weights of this seed."""

@@ -15,7 +15,7 @@ from fedpu.errors import TrainingError
 from fedpu.labelling import Client
 from fedpu.method import Method
 from fedpu.randomness import torch_generator, torch_seed
-from fedpu.risk import Task, co_negatives
+from fedpu.risk import Task
 
 
 class ClientTrainer(Trainer):
@@ -25,7 +25,7 @@ class ClientTrainer(Trainer):
         self.job = job
         self.device = device
         self.network = job.initial_model().to(device)
-        self.co_negatives: Float[Tensor, "C C"] = co_negatives(job.federation.positive)
+        self.co_negatives: Float[Tensor, "C C"] = job.negative_classes()
 
     def update(self, model: ModelState, work: Work) -> Update:
         """Train from the global ``model`` on the client's own data; return its new parameters."""

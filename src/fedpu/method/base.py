@@ -39,7 +39,7 @@ class Method(Settings, ABC):
 
     @property
     def lends(self) -> bool:
-        """Does its risk need the sum over clients that :func:`fedpu.risk.co_negatives` is?"""
+        """Does it use the sum of negative classes over all clients?"""
         return False
 
     @abstractmethod

@@ -62,7 +62,7 @@ class FedPU(Method):
 
     @property
     def lends(self) -> bool:
-        """The lent term needs it; without that term, and in the released code's loss, nobody asks."""
+        """Whether there is a lent term."""
         return self.lent != "off" and self.surrogate not in RELEASED
 
     def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:

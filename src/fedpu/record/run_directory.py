@@ -146,6 +146,8 @@ class RunDirectory:
             file.write(json.dumps(line) + "\n")
         tensors = {f"model.{name}": value for name, value in state.model.items()}
         tensors |= {f"momentum.{name}": value for name, value in state.momentum.items()}
+        if state.co_negatives is not None:
+            tensors["co_negatives"] = state.co_negatives
         metadata = card.to_metadata() | {"round": str(state.round)}
         write_atomically(self.checkpoint_file, safetensors.torch.save(tensors, metadata))
 
@@ -197,7 +199,7 @@ class RunDirectory:
         if [line["round"] for line in kept] != list(range(1, done + 1)):
             raise FedpuError(f"'{self.rounds_file}' is damaged: it does not hold the {done} rounds of the checkpoint.")
         write_atomically(self.rounds_file, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        return ServerState(done, model, _under("momentum.", tensors), start.buffers)
+        return ServerState(done, model, _under("momentum.", tensors), start.buffers, tensors.get("co_negatives"))
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the finished rounds; a last line that was cut off by a kill is left out."""

@@ -37,7 +37,8 @@ def lent_weights(
     pairs = own[..., :, None] * own[..., None, :]
     if mode == "off":
         return torch.zeros_like(pairs)
-    weights = (total - pairs) * (1 - torch.eye(len(total), dtype=total.dtype))
+    # A sum that was made private by noise may be smaller than the client's own part.
+    weights = (total - pairs).clamp(min=0) * (1 - torch.eye(len(total), dtype=total.dtype))
     if mode == "shared":
         weights = weights / (clients - total.diagonal()).clamp(min=1)[:, None]
     return weights

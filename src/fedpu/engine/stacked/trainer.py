@@ -14,7 +14,7 @@ from fedpu.engine.client import draw_batches, refuse_not_finite
 from fedpu.engine.pool import Trainer
 from fedpu.engine.stacked.network import StackedNetwork
 from fedpu.method import Forward, Method
-from fedpu.risk import PADDING, LinearRisk, Task, co_negatives, linear_risk
+from fedpu.risk import PADDING, LinearRisk, Task, linear_risk
 
 EXAMPLES = 128
 """examples that a step of a stack should have: fewer leave a core idle, more leave its cache"""
@@ -41,6 +41,8 @@ def stacks(job: Job, work: Sequence[Work], parameters: int) -> tuple[list[list[W
         if not single:
             # Each client has parameters of its own; and a batch of some size keeps a core busy by itself.
             count = 1 if batch > EXAMPLES // 3 else max(1, min(count, FLOATS // parameters))
+        if first.alone:
+            count = 1
         pieces.append(order[start : start + count])
         start += count
     return pieces, [sum(entries[w.client] * w.epochs * w.share for w in piece) for piece in pieces]
@@ -54,7 +56,7 @@ class StackTrainer(Trainer):
         assert network is not None
         self.job = job
         self.network = network
-        self.co_negatives = co_negatives(job.federation.positive)
+        self.co_negatives = job.negative_classes()
         # What the method learns from, in columns: client k has the entries offsets[k] … offsets[k + 1].
         federation = job.federation
         usable = torch.ones_like(federation.labels) if job.method.uses_unlabelled else (federation.labels >= 0).long()
