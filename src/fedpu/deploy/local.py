@@ -38,8 +38,7 @@ class LocalDeployment:
     def start_superlink(self) -> Child:
         """Start the SuperLink, or start it again after its end; it keeps what it knows in a file."""
         port = int(self.deployment.address.rpartition(":")[2])
-        command, log = self.deployment.superlink_command(LOOPBACK), self.deployment.folder / "superlink.log"
-        self.superlink = self._start(command, log)
+        self.superlink = self.start(self.deployment.superlink_command(LOOPBACK), "superlink")
         self.superlink.wait_for(lambda: listening(port), START, "begun to listen")
         return self.superlink
 
@@ -51,8 +50,14 @@ class LocalDeployment:
     def start_node(self, name: str) -> Child:
         """Start a node, or start it again after its end."""
         command = [sys.executable, "-m", "fedpu", "deploy", "node", str(self.deployment.node_file(name))]
-        self.nodes[name] = self._start(command, self.deployment.folder / f"node-{name}.log")
+        self.nodes[name] = self.start(command, f"node-{name}")
         return self.nodes[name]
+
+    def start(self, command: list[str], name: str) -> Child:
+        """Start a command that is stopped with the rest; its output goes to a file of that name."""
+        child = Child(command, self.deployment.home, self.deployment.folder / f"{name}.log")
+        self._started.append(child)
+        return child
 
     def start_run(self, config: Config, out: Path, resume: bool = False) -> Run:
         """Give a run to the SuperLink."""
@@ -62,11 +67,6 @@ class LocalDeployment:
         arguments = self.deployment.run_arguments(app, out.resolve(), resume)
         told = json.loads(flwr([*arguments, "--format", "json"], self.deployment.home))
         return Run(self, str(told["run-id"]), out)
-
-    def _start(self, command: list[str], log: Path) -> Child:
-        child = Child(command, self.deployment.home, log)
-        self._started.append(child)
-        return child
 
 
 class Run:
