@@ -1,11 +1,8 @@
-"""A SuperLink and three nodes as processes of their own, with TLS and keys: the same model, through faults and kills."""
+"""A SuperLink and three nodes as processes, with TLS and keys: the same model, through faults and kills."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,7 +19,7 @@ from fedpu.deploy.certificates import write_node_key
 from fedpu.deploy.folder import write_config
 from fedpu.deploy.local import LocalDeployment, deployed_config, local_deployment
 from fedpu.engine.flower.app_folder import PACKAGE
-from fedpu.engine.flower.processes import environment, flwr, found, free_port
+from fedpu.engine.flower.processes import Child, flwr, free_port
 from fedpu.errors import FedpuError
 from fedpu.experiment import run
 from fedpu.record import RunDirectory
@@ -112,34 +109,18 @@ def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDep
         "without TLS": ["--insecure"],
     }
     running = {}
-    for who, options in strangers.items():
-        command = [
-            found("flower-supernode"),
-            *address,
-            *options,
-            "--port",
-            str(free_port()),
-            "--node-config",
-            "partition-id=0",
-        ]
-        running[who] = subprocess.Popen(
-            command,
-            env=environment(tmp_path / "home"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
     try:
-        told = {who: process.communicate(timeout=90)[0] for who, process in running.items()}
+        for who, options in strangers.items():
+            command = ["flower-supernode", *address, *options, "--port", str(free_port())]
+            running[who] = Child(command, tmp_path / "home", tmp_path / f"{who}.log")
+        for who, child in running.items():
+            child.process.wait(90)
+            assert child.process.returncode != 0, f"a node {who} was let in"
+            assert "Failed to initialize the connection to the SuperLink" in child.output(), child.output()
+        assert "2004" in running["with a key that nobody registered"].output()
     finally:
-        for process in running.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    for who, process in running.items():
-        assert process.returncode != 0, f"a node {who} was let in: {told[who]}"
-        assert "Failed to initialize the connection to the SuperLink" in told[who], told[who]
-    assert "2004" in told["with a key that nobody registered"]
+        for child in running.values():
+            child.stop()
 
 
 def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
@@ -161,7 +142,7 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
             deployed.superlink.process.kill()
 
     with pytest.raises(FedpuError, match="The SuperLink ended before the run did"):
-        deployed.start_run(config, out).wait(on_round, seconds=300)
+        deployed.start_run(config, out).wait(on_round, seconds=300.0)
     lines = {line["round"]: line for line in RunDirectory(out).rounds()}
     assert "NaN" in lines[2]["left_out"]["2"]
     assert "shape (2,)" in lines[3]["left_out"]["2"]
@@ -174,7 +155,7 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
     bad.stop()
     deployed.start_node("2")
     before = RunDirectory(out).rounds()
-    summary = deployed.start_run(config, out, resume=True).wait(seconds=300)
+    summary = deployed.start_run(config, out, resume=True).wait(seconds=300.0)
     after = RunDirectory(out).rounds()
     assert [line["round"] for line in after] == list(range(1, 13))
     assert after[: len(before) - 1] == before[:-1]
@@ -185,4 +166,4 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
 def test_too_few_clients_end_the_run_with_a_sentence(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
     waiting = config.with_('engine.clients=["0", "nobody"]', "engine.deadline=3")
     with pytest.raises(FedpuError, match=r"the run waits for 0, nobody\."):
-        deployed.start_run(waiting, tmp_path / "run").wait(seconds=120)
+        deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from flwr.app import ArrayRecord, RecordDict
+from flwr.app import RecordDict
 
 from fedpu.engine.base import Clients, ModelState, Update, Work
 from fedpu.engine.flower.exchange import UNREACHABLE, Failure, ask
-from fedpu.engine.flower.messages import TRAIN, pack_model, pack_work, unpack_update
+from fedpu.engine.flower.messages import TRAIN, ModelRecord, pack_model, pack_work, unpack_update
 from fedpu.engine.flower.settings import FlowerEngine
 from fedpu.engine.flower.wire import Request, Wire
 from fedpu.engine.validate import fault
@@ -63,7 +63,7 @@ class NodeClients(Clients):
                 f"{self._rules.min_clients}. {told}"
             )
 
-    def _request(self, model: ArrayRecord, piece: Work, node: int) -> Request:
+    def _request(self, model: ModelRecord, piece: Work, node: int) -> Request:
         content = pack_work(model, piece)
         self._complete(content)
         return Request(node, TRAIN, content, str(piece.round + 1), self._rules.deadline)

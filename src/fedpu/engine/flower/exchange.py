@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 
 from fedpu.engine.flower.wire import Request, Wire
 
@@ -46,4 +47,8 @@ def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, Reco
 def _answer(reply: Message) -> RecordDict | Failure:
     if not reply.has_error():
         return reply.content
+    if reply.error.code in (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE):
+        return Failure(NO_ANSWER)  # its time was over
+    if reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+        return Failure(UNREACHABLE)
     return Failure((reply.error.reason or f"Flower's error {reply.error.code}").strip())

@@ -17,22 +17,31 @@ JOIN = "query.join"
 
 MODEL, WORK, COUNTS, RISK = "model", "work", "counts", "risk"
 """names of the records of a training message and of its reply"""
+IN_ONE_PIECE = 4 * 2**20
+
+ModelRecord = ConfigRecord | ArrayRecord
 
 
-def pack_model(model: ModelState) -> ArrayRecord:
-    """Return parameters and buffers as Flower carries them: one array with the bytes of a safetensors file.
+def pack_model(model: ModelState) -> ModelRecord:
+    """Return parameters and buffers as Flower carries them: the bytes of a safetensors file.
 
-    Flower sends every array in two requests of their own, each way; a network of forty tensors would wait for them.
+    Flower sends an array in three requests and more, each way, and that is what a round of small networks costs. So
+    bytes travel in one piece as long as they are few, and as an array, which Flower cuts into parts, when they are
+    many.
     """
-    return ArrayRecord({MODEL: Array(np.frombuffer(safetensors.torch.save(model), np.uint8))})
+    packed = safetensors.torch.save(model)
+    if len(packed) <= IN_ONE_PIECE:
+        return ConfigRecord({MODEL: packed})
+    return ArrayRecord({MODEL: Array(np.frombuffer(packed, np.uint8))})
 
 
 def unpack_model(record: Any) -> ModelState:
     """Read parameters and buffers."""
-    return safetensors.torch.load(record[MODEL].numpy().tobytes())
+    packed = record[MODEL]
+    return safetensors.torch.load(packed if isinstance(packed, bytes) else packed.numpy().tobytes())
 
 
-def pack_work(model: ArrayRecord, work: Work) -> RecordDict:
+def pack_work(model: ModelRecord, work: Work) -> RecordDict:
     """Return what the server asks of one client in one round; the packed model is shared by all messages."""
     asked = {key: value for key, value in asdict(work).items() if value is not None}
     return RecordDict({MODEL: model, WORK: ConfigRecord(asked)})

@@ -31,7 +31,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": os.environ.get("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.1"),
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": os.environ.get("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.5"),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DISABLE_IMPORT_WARNING": "1",
         "OMP_NUM_THREADS": "1",
