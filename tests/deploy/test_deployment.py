@@ -53,7 +53,7 @@ def config() -> Config:
             "labelling": {"positive": 4, "overlap": True},
             "model": {"name": "mlp", "hidden": [16]},
             "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1, "stragglers": 0.5},
-            "engine": {"deadline": 60},
+            "engine": {"deadline": 60, "wait": 120},
         }
     )
     return deployed_config(single, 3)
@@ -164,6 +164,6 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
 
 
 def test_too_few_clients_end_the_run_with_a_sentence(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
-    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.deadline=3")
+    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=3")
     with pytest.raises(FedpuError, match=r"the run waits for 0, nobody\."):
         deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)

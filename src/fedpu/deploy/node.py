@@ -7,116 +7,88 @@ with a run is not even fetched.
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    iterate_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents, pull_objects, push_objects
-from flwr.supercore.run import RunNotRunningException
-from flwr.supernode.fleet_http_connection import http_request_response
 
 from fedpu.deploy.client import NODE_FILE, deployed_app
+from fedpu.deploy.connection import Connection, Dropped, Keys, connected
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
 
 POLL = 0.2
 """seconds between two looks for a message"""
-RECONNECT = 3.0
-
-Keys = tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]
+Tell = Callable[[str], None]
 
 
-def run_node(path: Path, tell: Callable[[str], None]) -> None:
+def run_node(path: Path, tell: Tell) -> None:
     """Connect as a node's file says, and answer until the process is stopped."""
     settings = NodeSettings.load(path)
     keys, certificates = _keys(settings), _certificates(settings)
-    app = deployed_app()
-    config: dict[str, Any] = {NODE_FILE: str(path.resolve())}
+    node = Node(deployed_app(), {NODE_FILE: str(path.resolve())}, tell)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # take leave of the SuperLink on the way out
     while True:
-        with http_request_response(settings.superlink, settings.insecure, certificates, keys) as connection:
-            tell(f"'{settings.name}' is connected to {settings.superlink}")
-            _Node(connection, app, config, tell).answer_messages()
-        tell(f"the connection to {settings.superlink} is lost; trying again in {RECONNECT:g} seconds")
-        time.sleep(RECONNECT)
+        try:
+            with connected(settings.superlink, settings.insecure, certificates, keys, tell) as connection:
+                tell(f"'{settings.name}' is connected to {settings.superlink}")
+                node.answer_messages(connection)
+        except httpx.HTTPError as error:
+            tell(f"the connection to {settings.superlink} is lost ({error}); connecting again")
 
 
-class _Node:
-    """Receives messages from the SuperLink, has them answered by the ClientApp, and sends the replies."""
+class Node:
+    """Has messages answered by the ClientApp, in this process, and keeps what a run leaves between them."""
 
-    def __init__(self, connection: Any, app: ClientApp, config: dict[str, Any], tell: Callable[[str], None]) -> None:
-        number, receive, send, _get_run, _get_fab, pull, push, confirm = connection
-        self._number: int = number
-        self._receive, self._send = receive, send
-        self._pull, self._push, self._confirm = pull, push, confirm
+    def __init__(self, app: ClientApp, config: dict[str, Any], tell: Tell) -> None:
         self._app = app
         self._config = config
         self._tell = tell
         self._contexts: dict[int, Context] = {}
 
-    def answer_messages(self) -> None:
+    def answer_messages(self, connection: Connection) -> None:
+        """Answer one message after another, as long as the connection holds."""
         while True:
             try:
-                received = self._receive()
-                if received is None:
+                message = connection.receive()
+                if message is None:
                     time.sleep(POLL)
                     continue
-                message = self._inflated(*received)
-                self._tell(
-                    f"run {message.metadata.run_id}: {message.metadata.message_type} {message.metadata.group_id}"
-                )
+                about = message.metadata
+                self._tell(f"run {about.run_id}: {about.message_type} {about.group_id}")
                 started = time.monotonic()
-                self._reply(self._answer(message), time.monotonic() - started)
-            except RunNotRunningException:
-                self._tell("the run has ended; its message is dropped")
+                reply = self._answer(message, connection.number)
+                connection.send(reply, time.monotonic() - started)
+            except Dropped:
+                self._tell("the run does not wait for this any more")
 
-    def _inflated(self, head: Message, tree: Any) -> Message:
-        """Fetch the parts of a message."""
-        run, number = head.metadata.run_id, head.metadata.message_id
-        parts = pull_objects([part.object_id for part in iterate_object_tree(tree)], lambda name: self._pull(run, name))
-        self._confirm(run, number)
-        message: Any = inflate_object_from_contents(tree.object_id, parts)
-        message.metadata.__dict__["_message_id"] = number
-        return message  # type: ignore[no-any-return]
-
-    def _answer(self, message: Message) -> Message:
+    def _answer(self, message: Message, number: int) -> Message:
         try:
-            return self._app(message=message, context=self._context(message.metadata.run_id))
+            return self._app(message=message, context=self._context(message.metadata.run_id, number))
         except Exception as error:  # whatever a user's own model or data function raises must not end the node
-            self._tell(f"{type(error).__name__}: {error}")
             reason = f"{type(error).__name__}: {error}"
+            self._tell(reason)
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
-    def _context(self, run: int) -> Context:
+    def _context(self, run: int, number: int) -> Context:
         """Return what the node keeps of a run between its messages."""
         if run not in self._contexts:
             self._contexts[run] = Context(
-                run_id=run, node_id=self._number, node_config=self._config, state=RecordDict(), run_config={}
+                run_id=run, node_id=number, node_config=self._config, state=RecordDict(), run_config={}
             )
         return self._contexts[run]
-
-    def _reply(self, reply: Message, seconds: float) -> None:
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        run = reply.metadata.run_id
-        with no_object_id_recompute():
-            wanted, session = self._send(reply, get_object_tree(reply), seconds)
-            push_objects(
-                get_all_nested_objects(reply),
-                lambda name, content: self._push(run, session, name, content),
-                object_ids_to_push=set(wanted),
-            )
 
 
 def _keys(settings: NodeSettings) -> Keys | None:

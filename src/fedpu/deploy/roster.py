@@ -8,18 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from flwr.app import RecordDict
 from jaxtyping import Float
 from torch import Tensor
 
 from fedpu.data import Normalisation
 from fedpu.deploy.protocol import JOIN, NEGATIVES, SUM, Briefing, Presence, unpack_matrix
 from fedpu.engine import FlowerEngine
-from fedpu.engine.flower.exchange import Failure, ask
+from fedpu.engine.flower.exchange import NO_ANSWER, UNREACHABLE, Failure, ask, read
 from fedpu.engine.flower.wire import Request, Wire
 from fedpu.errors import LabellingError, TrainingError
 from fedpu.record import Members, ModelCard
 
 PAUSE = 0.5
+ASK_AGAIN = 30.0
+"""seconds after which a node that gave no usable answer is asked again who it is"""
 Tell = Callable[[str], None]
 
 
@@ -32,7 +35,8 @@ class Roster:
         self._briefing = briefing
         self._tell = tell
         self._present: dict[int, Presence] = {}
-        self._refused: set[int] = set()
+        self._asked: dict[str, int] = {}
+        self._again: dict[int, float] = {}
 
     def gather(self, whom: int | Sequence[str]) -> Members:
         """Wait for that many clients, or for those names; form the one sum over them, where the method needs it."""
@@ -59,26 +63,36 @@ class Roster:
         return {number: here[name] for number, name in enumerate(names) if name in here}
 
     def _here(self) -> dict[str, int]:
+        """Return the node of each name. Nodes that are new are asked who they are, without waiting for the answer."""
         connected = self._wire.nodes()
-        new = [node for node in connected if node not in self._present and node not in self._refused]
-        seconds = min(self._rules.deadline, 120.0)
-        requests = [Request(node, JOIN, self._briefing.to_records(), "join", seconds) for node in new]
-        for request, reply in ask(self._wire, requests):
-            try:
-                if isinstance(reply, Failure):
-                    raise ValueError(str(reply))
-                self._present[request.node] = Presence.from_records(reply)
-            except ValueError as error:
-                self._refused.add(request.node)
-                self._tell(f"node {request.node} can't take part: {error}")
+        now = time.monotonic()
+        new = [node for node in connected if node not in self._present and self._again.get(node, 0) <= now]
+        requests = [Request(node, JOIN, self._briefing.to_records(), "join", ASK_AGAIN) for node in new]
+        for node, number in zip(new, self._wire.push(requests) if requests else [], strict=True):
+            self._again[node] = now + ASK_AGAIN
+            if number is not None:
+                self._asked[number] = node
+        for reply in self._wire.pull(list(self._asked)) if self._asked else []:
+            self._meet(self._asked.pop(reply.metadata.reply_to_message_id), read(reply))
         found: dict[str, int] = {}
         for node in connected:
             if node in self._present:
                 found.setdefault(self._present[node].name, node)
         return found
 
+    def _meet(self, node: int, answer: RecordDict | Failure) -> None:
+        """Note who a node is, or tell why it can't take part; silence is no reason yet."""
+        if isinstance(answer, Failure) and answer in (NO_ANSWER, UNREACHABLE):
+            return
+        try:
+            if isinstance(answer, Failure):
+                raise ValueError(str(answer))
+            self._present[node] = Presence.from_records(answer)
+        except ValueError as error:
+            self._tell(f"node {node} can't take part: {error}")
+
     def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> dict[str, int]:
-        end, told = time.monotonic() + self._rules.deadline, -1
+        end, told = time.monotonic() + self._rules.wait, -1
         while not ready(found := self._here()):
             if len(found) != told:
                 told = len(found)
@@ -87,7 +101,7 @@ class Roster:
                 if enough is not None and len(found) >= enough:
                     break
                 raise TrainingError(
-                    f"After {self._rules.deadline:g} seconds (engine.deadline) {len(found)} clients are connected, "
+                    f"After {self._rules.wait:g} seconds (engine.wait) {len(found)} clients are connected, "
                     f"and the run waits for {whom}."
                 )
             time.sleep(PAUSE)

@@ -35,7 +35,7 @@ def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, Reco
     for index, request in enumerate(requests):
         while index not in answers:
             for reply in wire.pull(list(waiting)):
-                answers[waiting.pop(reply.metadata.reply_to_message_id)] = _answer(reply)
+                answers[waiting.pop(reply.metadata.reply_to_message_id)] = read(reply)
             if index not in answers:
                 if time.monotonic() > end:
                     answers[index] = Failure(NO_ANSWER)
@@ -44,7 +44,8 @@ def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, Reco
         yield request, answers.pop(index)
 
 
-def _answer(reply: Message) -> RecordDict | Failure:
+def read(reply: Message) -> RecordDict | Failure:
+    """Return what a reply holds, or why it holds nothing."""
     if not reply.has_error():
         return reply.content
     if reply.error.code in (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE):

@@ -27,6 +27,7 @@ class FlowerEngine(Engine):
         description="clients that a deployment waits for before its first round: how many, or their names; else "
         "partition.clients",
     )
+    wait: float = Field(600.0, gt=0, le=10**6, description="seconds that a deployment waits for its clients to connect")
     min_clients: int = Field(1, ge=1, description="updates that a round needs; with fewer the run stops")
     deadline: float = Field(600.0, gt=0, le=10**6, description="seconds that a client has for its update")
     max_norm: float | None = Field(
