@@ -126,29 +126,29 @@ def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDep
 def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
     deployed: LocalDeployment, config: Config, tmp_path: Path
 ) -> None:
-    rules = ["engine.deadline=20", "engine.max_norm=1000", "engine.min_clients=1", "aggregation.rounds=12"]
-    config = config.with_(*rules)
-    out, done = tmp_path / "run", []
+    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "aggregation.rounds=12")
+    out, here = tmp_path / "run", deployed.deployment
     deployed.nodes["2"].stop()
-    bad = deployed.start([sys.executable, str(HERE / "bad_node.py"), str(deployed.deployment.node_file("2"))], "bad")
+    bad = deployed.start([sys.executable, str(HERE / "bad_node.py"), str(here.node_file("2"))], "bad")
 
     def on_round(line: dict[str, Any]) -> None:
-        done.append(line["round"])
         if line["round"] == 5:
             deployed.nodes["1"].process.kill()
-        if line["round"] == 6:
+        elif not deployed.nodes["1"].running() and "1" in line.get("left_out", {}):
             deployed.start_node("1")
         if line["round"] == 9:
             deployed.superlink.process.kill()
 
     with pytest.raises(FedpuError, match="The SuperLink ended before the run did"):
         deployed.start_run(config, out).wait(on_round, seconds=300.0)
-    lines = {line["round"]: line for line in RunDirectory(out).rounds()}
-    assert "NaN" in lines[2]["left_out"]["2"]
-    assert "shape (2,)" in lines[3]["left_out"]["2"]
-    assert "max_norm" in lines[4]["left_out"]["2"]
-    assert lines[6]["left_out"] == {"1": "it did not answer before the deadline"}
-    assert [line["clients"] for line in lines.values()][:6] == [3, 2, 2, 2, 3, 2]
+    lines = RunDirectory(out).rounds()
+    left_out = {line["round"]: line["left_out"] for line in lines if "left_out" in line}
+    assert "NaN" in left_out[2]["2"]
+    assert "shape (2,)" in left_out[3]["2"]
+    assert "max_norm" in left_out[4]["2"]
+    missed = [number for number, who in left_out.items() if "1" in who]
+    assert missed[0] in (6, 7), "the node was killed after round 5"
+    assert [line["clients"] for line in lines] == [3 - len(left_out.get(line["round"], {})) for line in lines]
 
     deployed.superlink.stop()
     deployed.start_superlink()
@@ -158,7 +158,7 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
     summary = deployed.start_run(config, out, resume=True).wait(seconds=300.0)
     after = RunDirectory(out).rounds()
     assert [line["round"] for line in after] == list(range(1, 13))
-    assert after[: len(before) - 1] == before[:-1]
+    assert after[: len(before) - 1] == before[:-1], "nothing is lost but the round under way"
     assert summary["accuracy"] > in_one_process(config).accuracy - 0.08
     assert json.loads((out / "clients.json").read_text())["names"] == NODES
 

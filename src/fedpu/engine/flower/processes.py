@@ -57,7 +57,7 @@ def write_connection(home: Path, address: str, root_certificates: Path | None) -
 class Child:
     """A running command, its output in a file."""
 
-    def __init__(self, command: Sequence[str], home: Path, log: Path) -> None:
+    def __init__(self, command: Sequence[str], home: Path, log: Path, cwd: Path | None = None) -> None:
         self.name = Path(command[0]).name
         self.log = log
         with log.open("ab") as file:
@@ -67,6 +67,7 @@ class Child:
                 stdout=file,
                 stderr=file,
                 env=environment(home),
+                cwd=cwd,
                 start_new_session=True,
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
@@ -105,12 +106,14 @@ class Child:
 
 @contextmanager
 def children() -> Iterator[list[Child]]:
-    """Stop everything that was put into the list, the last first, whatever happens."""
+    """Stop everything that was put into the list, whatever happens."""
     started: list[Child] = []
     try:
         yield started
     finally:
         for child in reversed(started):
+            child.process.terminate()
+        for child in started:
             child.stop()
 
 
