@@ -28,6 +28,8 @@ class Row:
     gap_closed: list[float] | None
     curves: list[list[tuple[int, float]]]
     seconds: float
+    epsilon: float | None = None
+    """the largest ε spent; None without differential privacy"""
 
     @property
     def mean(self) -> float:
@@ -48,7 +50,7 @@ class Row:
             "accuracies": self.accuracies,
             "gap_closed": None if self.gap_closed is None else statistics.fmean(self.gap_closed),
             "seconds": self.seconds,
-        }
+        } | ({} if self.epsilon is None else {"epsilon": self.epsilon})
 
 
 @dataclass(frozen=True)
@@ -167,4 +169,6 @@ def _row(
         [(line["round"], line["accuracy"]) for line in results[method, seed][1] if "accuracy" in line] for seed in seeds
     ]
     seconds = sum(results[method, seed][0]["seconds"] for seed in seeds)
-    return Row(method, accuracies(method), gaps, curves, seconds)
+    spent = [results[method, seed][0].get("epsilon") for seed in seeds]
+    epsilon = max((value for value in spent if value is not None), default=None)
+    return Row(method, accuracies(method), gaps, curves, seconds, epsilon)

@@ -12,12 +12,14 @@ import torch
 from scipy import stats
 
 from fedpu.aggregation import AGGREGATIONS, ServerState
+from fedpu.comparison import compare
 from fedpu.config import Config
 from fedpu.engine import Job, ModelState, Update, Work
 from fedpu.errors import ConfigError
 from fedpu.experiment import guard_of, prepare, resume, run
 from fedpu.privacy import Guard, Layout
 from fedpu.record import RunDirectory
+from fedpu.report.comparison import markdown, table
 from fedpu.risk import co_negatives
 
 CENTRAL = ["privacy.differential=central", "privacy.noise_multiplier=0.5", "privacy.clip=0.3"]
@@ -311,3 +313,14 @@ def test_statistics_of_batch_norm_are_refused_and_frozen_parameters_left_alone(t
     moved = layout.moved(model, np.ones(6))
     assert torch.equal(moved["0.weight"], model["0.weight"])
     np.testing.assert_allclose(layout.difference(model, moved), 1, atol=1e-6)
+
+
+def test_a_comparison_shows_what_was_spent(tiny_config: Config) -> None:
+    comparison = compare(tiny_config.with_("aggregation.rounds=1"), "fedpu,fedpu+privacy.differential=central", [0])
+    plain, private = comparison.rows
+    assert plain.epsilon is None
+    assert private.epsilon == private.to_dict()["epsilon"] == pytest.approx(4.42, abs=0.01)
+    headings, first, second = table(comparison)
+    assert headings[-2:] == ("ε spent", "seconds")
+    assert (first[-2], second[-2]) == ("–", "4.42")
+    assert "| ε spent |" in markdown(comparison)

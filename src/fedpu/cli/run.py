@@ -67,10 +67,11 @@ def run(
         print_json(result.summary | {"run": str(folder)})
     else:
         summary = result.summary
+        spent = f" ε {summary['epsilon']:.3g} at δ {summary['delta']:g}." if summary.get("epsilon") is not None else ""
         output.print(
             f"{name}: accuracy {summary['accuracy']:.2%} after {summary['rounds']} rounds "
-            f"({summary['clients']} clients, {summary['labelled']:,} of {summary['examples']:,} examples labelled). "
-            f"Run: {folder}",
+            f"({summary['clients']} clients, {summary['labelled']:,} of {summary['examples']:,} examples labelled)."
+            f"{spent} Run: {folder}",
             highlight=False,
             soft_wrap=True,
         )

@@ -35,16 +35,26 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     )
 
 
+def table(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return the headings and the rows, with a column for ε where a row has one."""
+    rows: list[tuple[str, ...]] = [HEADINGS, *(cells(row) for row in comparison.rows)]
+    if all(row.epsilon is None for row in comparison.rows):
+        return rows
+    spent = ["ε spent", *("–" if row.epsilon is None else f"{row.epsilon:.3g}" for row in comparison.rows)]
+    return [(*row[:-1], epsilon, row[-1]) for row, epsilon in zip(rows, spent, strict=True)]
+
+
 def terminal_table(comparison: Comparison) -> Table:
     """Return the table for a terminal."""
-    table = Table(title=title(comparison), title_justify="left", header_style="bold")
-    for index, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if index < 2 else "right")
-    for row in comparison.rows:
-        table.add_row(*cells(row), style="bold green" if row.method == "fedpu" else "")
-    table.caption = "gap closed = (method − positive-only) / (supervised − positive-only), on the same partitions"
-    table.caption_justify = "left"
-    return table
+    shown = Table(title=title(comparison), title_justify="left", header_style="bold")
+    headings, *rows = table(comparison)
+    for index, heading in enumerate(headings):
+        shown.add_column(heading, justify="left" if index < 2 else "right")
+    for row in rows:
+        shown.add_row(*row, style="bold green" if row[0] == "fedpu" else "")
+    shown.caption = "gap closed = (method − positive-only) / (supervised − positive-only), on the same partitions"
+    shown.caption_justify = "left"
+    return shown
 
 
 def title(comparison: Comparison) -> str:
@@ -59,8 +69,9 @@ def title(comparison: Comparison) -> str:
 def markdown(comparison: Comparison) -> str:
     """Return the table as Markdown."""
     # Without the seconds, which belong to a machine and not to the methods.
-    lines = [f"| {' | '.join(HEADINGS[:-1])} |", "| --- | --- | ---: | ---: |"]
-    lines += [f"| {' | '.join(cells(row)[:-1])} |" for row in comparison.rows]
+    headings, *rows = (row[:-1] for row in table(comparison))
+    rule = ["---" if index < 2 else "---:" for index in range(len(headings))]
+    lines = [f"| {' | '.join(row)} |" for row in (headings, rule, *rows)]
     return f"{title(comparison)}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -108,10 +119,9 @@ def save_comparison(comparison: Comparison, folder: Path) -> Path:
 
 def html_page(comparison: Comparison, curves: str) -> str:
     """Return one self-contained page: the table, the curves, the configuration."""
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells(row))}</tr>" for row in comparison.rows
-    )
-    heads = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
+    headings, *lines = table(comparison)
+    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+    heads = "".join(f"<th>{heading}</th>" for heading in headings)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>fedpu: {html.escape(title(comparison))}</title>
 <style>
