@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,17 +14,32 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedpu.config import Config
+from fedpu.deploy import secure_client
 from fedpu.deploy.own_data import own_client, read_own
-from fedpu.deploy.protocol import Briefing, Presence, pack_matrix
+from fedpu.deploy.protocol import (
+    JOIN,
+    NEGATIVES,
+    SECURE_JOIN,
+    SECURE_NEGATIVES,
+    SECURE_OPEN,
+    SECURE_SHARE,
+    SECURE_TRAIN,
+    TRAIN_PRIVATE,
+    Briefing,
+    Presence,
+    pack_part,
+)
 from fedpu.deploy.settings import NodeSettings
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower.client import Assignment, answer, client_app
+from fedpu.engine.flower.messages import unpack_work
 from fedpu.errors import ConfigError, DataError
 from fedpu.experiment import prepare
 from fedpu.labelling import Client
 from fedpu.models import OwnModel
+from fedpu.privacy import Layout, protect, protect_negatives
+from fedpu.privacy.mechanism import Vector
 from fedpu.record import ModelCard
-from fedpu.risk import co_negatives
 
 NODE_FILE = "fedpu-node"
 """key of the node configuration that names the node's own file"""
@@ -55,17 +71,26 @@ def node_settings(context: Context) -> NodeSettings:
 
 def deployed_app() -> ClientApp:
     """Return the ClientApp."""
-    app = client_app(_assign)
-
-    @app.query("join")
-    def join(message: Message, context: Context) -> Message:
-        return answer(message, lambda: _presence(message.content, context).to_records())
-
-    @app.query("negatives")
-    def negatives(message: Message, context: Context) -> Message:
-        return answer(message, lambda: _own_negatives(message.content, context))
-
+    app = client_app(_assign_plain)
+    actions: dict[str, Callable[[RecordDict, Context], RecordDict]] = {
+        JOIN: _presence,
+        NEGATIVES: _own_negatives,
+        TRAIN_PRIVATE: _private_update,
+        SECURE_JOIN: secure_client.join,
+        SECURE_SHARE: secure_client.share,
+        SECURE_NEGATIVES: _secure_negatives,
+        SECURE_TRAIN: _secure_update,
+        SECURE_OPEN: secure_client.open_shares,
+    }
+    for kind, action in actions.items():
+        category, _, name = kind.partition(".")
+        register = app.train(name) if category == "train" else app.query(name)
+        register(_answering(action))
     return app
+
+
+def _answering(action: Callable[[RecordDict, Context], RecordDict]) -> Callable[[Message, Context], Message]:
+    return lambda message, context: answer(message, lambda: action(message.content, context))
 
 
 def _participant(content: RecordDict, context: Context) -> Participant:
@@ -73,7 +98,10 @@ def _participant(content: RecordDict, context: Context) -> Participant:
     card = briefing.card
     if card is None:
         raise ConfigError("The server has not said what the inputs and classes are.")
-    return _prepared(node_settings(context).model_dump_json(), briefing.config, card, context.run_id)
+    node = node_settings(context)
+    if node.secure_aggregation and not briefing.read_config().privacy.secure_aggregation:
+        raise ConfigError(f"'{node.name}' takes part only under secure aggregation, and this run has none.")
+    return _prepared(node.model_dump_json(), briefing.config, card, context.run_id)
 
 
 @lru_cache(maxsize=2)
@@ -105,12 +133,12 @@ def _trial_client(config: Config, number: int) -> Client:
     return federation.client(number)
 
 
-def _presence(content: RecordDict, context: Context) -> Presence:
+def _presence(content: RecordDict, context: Context) -> RecordDict:
     briefing, node = Briefing.from_records(content), node_settings(context)
+    config = briefing.read_config()
     classes: tuple[str, ...] = ()
     if briefing.card is not None:
-        client = _participant(content, context).client
-        inputs = client.inputs
+        inputs = _participant(content, context).client.inputs
     else:
         if node.classes is None:
             raise ConfigError(
@@ -118,16 +146,18 @@ def _presence(content: RecordDict, context: Context) -> Presence:
             )
         classes = tuple(node.classes)
         inputs, _ = read_own(node, classes)
+    examples = None if config.privacy.on else len(inputs)
     dtype = str(inputs.dtype).removeprefix("torch.")
-    return Presence(node.name, len(inputs), tuple(inputs.shape[1:]), dtype, classes)
+    return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype, classes).to_records()
 
 
-def _own_negatives(content: RecordDict, context: Context) -> RecordDict:
-    mine = _participant(content, context)
-    return RecordDict({"co-negatives": pack_matrix(co_negatives(mine.client.positive[None]))})
+def _assign_plain(content: RecordDict, client: int, context: Context) -> Assignment:
+    if Briefing.from_records(content).read_config().privacy.on:
+        raise ConfigError("The server asked for a plain update of a run in which [privacy] is on.")
+    return _assign(content, context)
 
 
-def _assign(content: RecordDict, client: int, context: Context) -> Assignment:
+def _assign(content: RecordDict, context: Context) -> Assignment:
     mine, briefing = _participant(content, context), Briefing.from_records(content)
     count = len(mine.card.classes)
     total = torch.zeros(count, count) if briefing.co_negatives is None else briefing.co_negatives
@@ -135,3 +165,43 @@ def _assign(content: RecordDict, client: int, context: Context) -> Assignment:
     task = method.task(mine.client.facts, total, briefing.clients)
     report = isinstance(engine, FlowerEngine) and engine.report_risk
     return Assignment(mine.client, method, task, mine.network, mine.config.seed, report)
+
+
+def _protected_negatives(content: RecordDict, context: Context) -> Vector:
+    """Return the client's part of the one sum that the lent term needs."""
+    mine = _participant(content, context)
+    negative = (~mine.client.positive).double().numpy()
+    return protect_negatives(mine.config.privacy, negative, mine.config.seed, secure_client.number_of(content))
+
+
+def _protected_update(content: RecordDict, context: Context) -> tuple[int, Vector]:
+    """Train, and return the client's weight and its update as the settings let it leave."""
+    mine, assignment = _participant(content, context), _assign(content, context)
+    model, work = unpack_work(content)
+    update = assignment.update(model, work)
+    change = Layout(assignment.network).difference(model, update.model)
+    return protect(mine.config.privacy, change, update.examples, mine.config.seed, work.round, work.client)
+
+
+def _own_negatives(content: RecordDict, context: Context) -> RecordDict:
+    _refuse_secure(content)
+    return pack_part(1, _protected_negatives(content, context))
+
+
+def _private_update(content: RecordDict, context: Context) -> RecordDict:
+    _refuse_secure(content)
+    return pack_part(*_protected_update(content, context))
+
+
+def _secure_negatives(content: RecordDict, context: Context) -> RecordDict:
+    return secure_client.mask(content, context, 1, _protected_negatives(content, context))
+
+
+def _secure_update(content: RecordDict, context: Context) -> RecordDict:
+    return secure_client.mask(content, context, *_protected_update(content, context))
+
+
+def _refuse_secure(content: RecordDict) -> None:
+    """Give nothing in the open where the run's configuration promises a secure sum."""
+    if Briefing.from_records(content).read_config().privacy.secure_aggregation:
+        raise ConfigError("The server asked in the open for what this run sums up securely.")

@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-import torch
 from flwr.app import RecordDict
-from jaxtyping import Float
-from torch import Tensor
 
 from fedpu.data import Normalisation
-from fedpu.deploy.protocol import JOIN, NEGATIVES, SUM, Briefing, Presence, unpack_matrix
+from fedpu.deploy.protocol import JOIN, Briefing, Presence
 from fedpu.engine import FlowerEngine
-from fedpu.engine.flower.exchange import NO_ANSWER, UNREACHABLE, Failure, ask, read
+from fedpu.engine.flower.exchange import NO_ANSWER, UNREACHABLE, Failure, read
 from fedpu.engine.flower.wire import Request, Wire
-from fedpu.errors import LabellingError, TrainingError
-from fedpu.record import Members, ModelCard
+from fedpu.errors import TrainingError
+from fedpu.record import ModelCard
 
 PAUSE = 0.5
 ASK_AGAIN = 30.0
@@ -38,20 +34,15 @@ class Roster:
         self._asked: dict[str, int] = {}
         self._again: dict[int, float] = {}
 
-    def gather(self, whom: int | Sequence[str]) -> Members:
-        """Wait for that many clients, or for those names; form the one sum over them, where the method needs it."""
+    def gather(self, whom: int | Sequence[str]) -> list[Presence]:
+        """Wait for that many clients, or for those names; return them in the order of their names."""
         if isinstance(whom, int):
             here = self._wait(lambda found: len(found) >= whom, f"{whom} clients")
             names = sorted(here, key=_natural)[:whom]
         else:
             here = self._wait(lambda found: found.keys() >= set(whom), ", ".join(whom))
             names = sorted(whom, key=_natural)
-        members = [self._present[here[name]] for name in names]
-        card = self._briefing.card or _common_card(members)
-        self._briefing = replace(self._briefing, card=card, clients=len(names))
-        total = self._sum(names) if self._briefing.read_config().method.lends else None
-        matrix = None if total is None else total.tolist()
-        return Members(names, [one.examples for one in members], card, matrix)
+        return [self._present[here[name]] for name in names]
 
     def await_return(self, names: Sequence[str]) -> None:
         """Wait for the clients of a run that is resumed, and go on without those that are late."""
@@ -107,37 +98,8 @@ class Roster:
             time.sleep(PAUSE)
         return found
 
-    def _sum(self, names: Sequence[str]) -> Float[Tensor, "C C"]:
-        """Form Σ_q n_q n_qᵀ of all clients."""
-        assert self._briefing.card is not None
-        count = len(self._briefing.card.classes)
-        total = torch.zeros(count, count)
-        here = self._here()
-        requests = [
-            Request(here[name], NEGATIVES, self._briefing.to_records(), "negatives", self._rules.deadline)
-            for name in names
-        ]
-        for name, (_, reply) in zip(names, ask(self._wire, requests), strict=True):
-            if isinstance(reply, Failure):
-                raise TrainingError(f"The sum over clients that the lent term needs lacks '{name}': {reply}.")
-            total += _contribution(unpack_matrix(reply[SUM]), total, name)
-        nobody = torch.nonzero(total.diagonal() >= len(names))[:, 0].tolist()
-        if nobody:
-            raise LabellingError(
-                f"Nobody labels class {nobody[0]}: every class must be positive for at least one client."
-            )
-        return total
 
-
-def _contribution(matrix: Tensor, total: Float[Tensor, "C C"], name: str) -> Float[Tensor, "C C"]:
-    """Return a client's n_q n_qᵀ, refusing what is none."""
-    own = matrix.diagonal() if matrix.shape == total.shape else None
-    if own is None or not bool(((own == 0) | (own == 1)).all()) or not torch.equal(matrix, own[:, None] * own[None, :]):
-        raise TrainingError(f"'{name}' sent something else than its part of the sum over clients.")
-    return matrix
-
-
-def _common_card(members: Sequence[Presence]) -> ModelCard:
+def common_card(members: Sequence[Presence]) -> ModelCard:
     """Return what all clients agree on, with a normalisation that depends on nobody's data."""
     first = members[0]
     for other in members[1:]:

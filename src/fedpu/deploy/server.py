@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedpu.config import Config
 from fedpu.data import load
+from fedpu.deploy.guard import DeployedGuard, summed_negative_classes
 from fedpu.deploy.protocol import Briefing
-from fedpu.deploy.roster import Roster
+from fedpu.deploy.roster import Roster, common_card
 from fedpu.engine import FlowerEngine, initial_model
 from fedpu.engine.flower.clients import NodeClients
+from fedpu.engine.flower.exchange import Exchange
 from fedpu.engine.flower.wire import GridWire, Wire
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.experiment import Course, Result, train
@@ -60,19 +63,45 @@ def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
     else:
         card, evaluation = server_data(config)
         roster = Roster(wire, _rules(config), Briefing(config.to_toml(), card), log.info)
-        members = roster.gather(expected_clients(config))
+        members = _gather(wire, config, card, roster)
         directory = RunDirectory.create_deployed(out, config, members)
     network = initial_model(config.model, members.card.shape, len(members.card.classes), config.seed)
+    exchange, about = _exchange(wire, config, members.names, roster), _briefing(config, members).to_records()
+
+    def complete(content: RecordDict) -> None:
+        content.update(about)
+
+    guard = None
+    if config.privacy.on:
+        guard = DeployedGuard(config, network, len(members.names), exchange, complete)
     return train(
         config,
         _course(config, members, evaluation),
         network,
         directory.resume_state(network),
-        _clients(wire, config, members, roster),
-        None,
+        NodeClients(exchange, complete),
+        guard,
         directory,
         lambda line: log.info("round %s of %s: %s", line["round"], config.aggregation.rounds, line.get("accuracy")),
     )
+
+
+def _gather(wire: Wire, config: Config, card: ModelCard | None, roster: Roster) -> Members:
+    """Wait for the clients, and form the one sum over them where the method needs it."""
+    present = roster.gather(expected_clients(config))
+    names = [one.name for one in present]
+    card = card or common_card(present)
+    examples = [one.examples for one in present if one.examples is not None]
+    members = Members(names, examples if len(examples) == len(names) else None, card, None)
+    if not config.method.lends:
+        return members
+    exchange, about = _exchange(wire, config, names, roster), _briefing(config, members).to_records()
+    total = summed_negative_classes(config.privacy, exchange, about, len(names), len(card.classes), config.seed)
+    return replace(members, co_negatives=total.tolist())
+
+
+def _exchange(wire: Wire, config: Config, names: list[str], roster: Roster) -> Exchange:
+    return Exchange(wire, _rules(config), lambda: roster.locate(names), lambda number: names[number])
 
 
 def expected_clients(config: Config) -> int | list[str]:
@@ -105,19 +134,12 @@ def _briefing(config: Config, members: Members) -> Briefing:
     return Briefing(config.to_toml(), members.card, len(members.names), total)
 
 
-def _clients(wire: Wire, config: Config, members: Members, roster: Roster) -> NodeClients:
-    about = _briefing(config, members).to_records()
-
-    def complete(content: RecordDict) -> None:
-        content.update(about)
-
-    return NodeClients(
-        wire, _rules(config), lambda: roster.locate(members.names), complete, lambda number: members.names[number]
-    )
-
-
 def _course(config: Config, members: Members, evaluation: Evaluation | None) -> Course:
-    facts = {"data": config.data.name, "clients": len(members.names), "examples": sum(members.examples)}
+    facts = {
+        "data": config.data.name,
+        "clients": len(members.names),
+        "examples": None if members.examples is None else sum(members.examples),
+    }
     return Course(members.card, len(members.names), evaluation, facts)
 
 

@@ -38,6 +38,7 @@ class NodeSettings(Settings):
     model: str | None = Field(
         None, description="a network of one's own, as 'module:function', that the server may ask this node to train"
     )
+    secure_aggregation: bool = Field(False, description="take part only in runs whose sums are formed securely")
     superlink: str = Field("127.0.0.1:8000", description="host:port of the SuperLink")
     root_certificates: str | None = Field(None, description="file of the certificate that signs the SuperLink's")
     key: str | None = Field(None, description="file of this node's private key")

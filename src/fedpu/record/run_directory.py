@@ -65,7 +65,8 @@ class Members:
     """The clients of a deployment, by number: all that its server keeps of them."""
 
     names: list[str]
-    examples: list[int]
+    examples: list[int] | None
+    """None where [privacy] hides them"""
     card: ModelCard
     co_negatives: list[list[float]] | None
     """the one sum over clients (:func:`fedpu.risk.co_negatives`), where the method needs it"""

@@ -10,6 +10,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from fedpu.engine.base import ModelState, Update, Work
 from fedpu.engine.client import update_client
 from fedpu.engine.flower.messages import pack_update, unpack_work
 from fedpu.errors import FedpuError
@@ -31,6 +32,11 @@ class Assignment:
     network: nn.Module
     seed: int
     report_risk: bool
+
+    def update(self, model: ModelState, work: Work) -> Update:
+        """Run ClientUpdate, with one thread as everywhere."""
+        torch.set_num_threads(1)
+        return update_client(self.network, model, self.client, self.method, self.task, work, self.seed)
 
 
 Assign = Callable[[RecordDict, int, Context], Assignment]
@@ -57,8 +63,6 @@ def answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 
 def _update(content: RecordDict, context: Context, assign: Assign) -> RecordDict:
-    torch.set_num_threads(1)
     model, work = unpack_work(content)
     mine = assign(content, work.client, context)
-    update = update_client(mine.network, model, mine.client, mine.method, mine.task, work, mine.seed)
-    return pack_update(update, mine.report_risk)
+    return pack_update(mine.update(model, work), mine.report_risk)

@@ -1,14 +1,16 @@
-"""Asking nodes and waiting for their answers, with a deadline."""
+"""Asking clients and waiting for their answers, with a deadline, and keeping the list of those that gave none."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 
+from fedpu.engine.flower.settings import FlowerEngine
 from fedpu.engine.flower.wire import Request, Wire
+from fedpu.errors import TrainingError
 
 POLL = 0.1
 """seconds between two looks for replies"""
@@ -19,6 +21,50 @@ UNREACHABLE = "it is not connected"
 
 class Failure(str):
     """Why a node gave no answer."""
+
+
+class Exchange:
+    """Asks clients by their numbers. ``locate`` says at which node each of them is now, ``name`` what it is called."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        rules: FlowerEngine,
+        locate: Callable[[], dict[int, int]],
+        name: Callable[[int], str] = str,
+    ) -> None:
+        self.rules = rules
+        self.left_out: dict[str, str] = {}
+        """who was asked since the list was last emptied and gave nothing that can be used, and why"""
+        self._wire = wire
+        self._locate = locate
+        self._name = name
+
+    def ask(self, kind: str, contents: Mapping[int, RecordDict], group: str) -> Iterator[tuple[int, RecordDict]]:
+        """Send each client its message and yield the answers, in the order of ``contents``; note who gave none."""
+        nodes = self._locate()
+        for client in contents.keys() - nodes.keys():
+            self.leave_out(client, UNREACHABLE)
+        asked = [client for client in contents if client in nodes]
+        requests = [Request(nodes[client], kind, contents[client], group, self.rules.deadline) for client in asked]
+        for client, (_, answer) in zip(asked, ask(self._wire, requests), strict=True):
+            if isinstance(answer, Failure):
+                self.leave_out(client, str(answer))
+            else:
+                yield client, answer
+
+    def leave_out(self, client: int, reason: str) -> None:
+        """Note that nothing of a client can be used."""
+        self.left_out[self._name(client)] = reason
+
+    def refuse_too_few(self, used: int, round_: int) -> None:
+        """Stop a run in which too few clients are left."""
+        if used < self.rules.min_clients:
+            told = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            raise TrainingError(
+                f"Round {round_ + 1} had {used} usable updates, and engine.min_clients is {self.rules.min_clients}. "
+                f"{told}"
+            )
 
 
 def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, RecordDict | Failure]]:

@@ -29,6 +29,7 @@ from fedpu.engine.client import ClientTrainer
 from fedpu.engine.flower.app_folder import write_app
 from fedpu.engine.flower.client import Assignment, client_app
 from fedpu.engine.flower.clients import NodeClients
+from fedpu.engine.flower.exchange import Exchange
 from fedpu.engine.flower.processes import (
     CONNECTION,
     LOOPBACK,
@@ -118,7 +119,7 @@ class Simulation:
         def complete(content: RecordDict) -> None:
             content[JOB] = ConfigRecord({"path": str(path)})
 
-        return NodeClients(self._wire, self._settings, lambda: nodes, complete)
+        return NodeClients(Exchange(self._wire, self._settings, lambda: nodes), complete)
 
 
 def _wait_for_end(process: int) -> None:
