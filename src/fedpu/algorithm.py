@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedpu.aggregation import Aggregation, ServerState
 from fedpu.engine import Clients, Update
@@ -21,6 +21,8 @@ class Round:
     clients: int
     terms: dict[str, float]
     seconds: float
+    left_out: dict[str, str] = field(default_factory=dict)
+    """who was asked and took no part in the result, and why"""
 
 
 def rounds(
@@ -53,6 +55,7 @@ def rounds(
             clients=report.clients,
             terms=report.means(),
             seconds=time.perf_counter() - started,
+            left_out=clients.left_out,
         )
 
 

@@ -17,7 +17,7 @@ from fedpu.aggregation import ServerState
 from fedpu.algorithm import Round, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, load
-from fedpu.engine import Engine, Job, ModelState
+from fedpu.engine import Clients, Engine, Job, ModelState
 from fedpu.errors import ConfigError
 from fedpu.evaluation import Metrics, evaluate, predict
 from fedpu.labelling import Evaluation, Federation, label, label_everything
@@ -50,6 +50,35 @@ class Prepared:
         fed = self.federation
         dtype = str(fed.inputs.dtype).removeprefix("torch.")
         return ModelCard(tuple(fed.inputs.shape[1:]), dtype, fed.classes, fed.normalisation)
+
+    @property
+    def course(self) -> Course:
+        """What the server of a run on it knows."""
+        fed = self.federation
+        facts = {
+            "data": self.name,
+            "clients": len(fed),
+            "examples": int(fed.sizes.sum()),
+            "labelled": int((fed.labels >= 0).sum()),
+            "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive]
+            if len(fed) <= MOST_CLIENTS_TOLD
+            else None,
+        }
+        return Course(self.card, len(fed), self.evaluation, facts, self.true_priors)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What the server of a run knows besides how to reach its clients: no example and no label of theirs."""
+
+    card: ModelCard
+    population: int
+    evaluation: Evaluation | None
+    """what the global model is measured on; None: nobody measures"""
+    facts: dict[str, Any]
+    """what is said of data and clients in ``result.json``"""
+    true_priors: Float[Tensor, "K C"] | None = None
+    """what estimated priors are measured against, in a simulation"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,31 +164,46 @@ def _train(config: Config, prepared: Prepared, directory: RunDirectory | None, o
     guard = guard_of(config, network, len(prepared.federation))
     _check_outputs(network, prepared)
     state = directory.resume_state(network) if directory else ServerState.initial(network)
-    curve = directory.rounds() if directory else []
-    device = config.engine.compute_device()
     if guard and state.co_negatives is None:
         state = replace(state, co_negatives=guard.co_negatives(prepared.federation.positive))
     job = replace(job, co_negatives=state.co_negatives)
     with config.engine.start(job) as clients:
+        return train(config, prepared.course, network, state, clients, guard, directory, on_round)
+
+
+def train(
+    config: Config,
+    course: Course,
+    network: nn.Module,
+    state: ServerState,
+    clients: Clients,
+    guard: Guard | None,
+    directory: RunDirectory | None,
+    on_round: OnRound | None,
+) -> Result:
+    """Run the rounds that are left after ``state`` with clients wherever they are; measure and record each."""
+    curve = directory.rounds() if directory else []
+    if directory:
+        clients.restore(directory.kept())
+    device = config.engine.compute_device()
+    for done in rounds(clients, config.aggregation, state, course.population, config.seed, guard):
+        state = done.state
+        metrics = None
+        due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
+        if due and course.evaluation is not None:
+            network.load_state_dict(state.model)
+            metrics = evaluate(network, course.evaluation, len(course.card.classes), device)
+        kept = clients.kept()
+        line = _line(done, metrics, guard) | _priors_line(kept, done.number, course)
+        curve.append(line)
         if directory:
-            clients.restore(directory.kept())
-        for done in rounds(clients, config.aggregation, state, len(prepared.federation), config.seed, guard):
-            state = done.state
-            metrics = None
-            if done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds:
-                network.load_state_dict(state.model)
-                metrics = evaluate(network, prepared.evaluation, len(prepared.federation.classes), device)
-            kept = clients.kept()
-            line = _line(done, metrics, guard) | _priors_line(kept, done.number, prepared)
-            curve.append(line)
-            if directory:
-                directory.add_round(line, state, prepared.card, kept)
-            if on_round:
-                on_round(line)
+            directory.add_round(line, state, course.card, kept)
+        if on_round:
+            on_round(line)
     network.load_state_dict(state.model)
-    summary = (directory.result() if directory else None) or _summary(config, prepared, curve, guard)
+    summary = (directory.result() if directory else None) or _summary(config, course, curve, guard)
     if directory and directory.result() is None:
-        directory.finish(state, prepared.card, summary)
+        directory.finish(state, course.card, summary)
     return Result(config, network, summary, curve)
 
 
@@ -187,15 +231,16 @@ def _line(done: Round, metrics: Metrics | None, guard: Guard | None) -> RoundLin
     spent = guard.spent(done.number) if guard else None
     if spent:
         line |= asdict(spent)
-    return line | {
+    line |= {
         "risk": done.terms,
         "clients": done.clients,
         "lr": done.lr,
         "seconds": round(done.seconds, 4),
     }
+    return line | ({"left_out": done.left_out} if done.left_out else {})
 
 
-def _priors_line(kept: ModelState, number: int, prepared: Prepared) -> RoundLine:
+def _priors_line(kept: ModelState, number: int, course: Course) -> RoundLine:
     """Return what is told of estimated priors in a round that brought new estimates."""
     if "priors" not in kept or not (kept["last"] == number - 1).any():
         return {}
@@ -203,30 +248,23 @@ def _priors_line(kept: ModelState, number: int, prepared: Prepared) -> RoundLine
     told: dict[str, Any] = {"estimated": int((kept["last"] == number - 1).sum())}
     if len(priors) <= MOST_CLIENTS_TOLD:
         told["values"] = [[round(value, 5) for value in row] for row in priors.tolist()]
-    if prepared.true_priors is not None:
-        told["mean_absolute_error"] = float((priors - prepared.true_priors).abs().mean())
+    if course.true_priors is not None:
+        told["mean_absolute_error"] = float((priors - course.true_priors).abs().mean())
     return {"priors": told}
 
 
-def _summary(config: Config, prepared: Prepared, curve: list[RoundLine], guard: Guard | None) -> dict[str, Any]:
+def _summary(config: Config, course: Course, curve: list[RoundLine], guard: Guard | None) -> dict[str, Any]:
     last = curve[-1]
     spent = {name: last[name] for name in ("epsilon", "delta") if name in last}
-    fed = prepared.federation
     return {
         "method": config.method.model_dump()["name"],
-        "accuracy": last["accuracy"],
+        "accuracy": last.get("accuracy"),
         "rounds": last["round"],
         "seed": config.seed,
-        "loss": last["loss"],
-        "per_class_accuracy": last["per_class_accuracy"],
+        "loss": last.get("loss"),
+        "per_class_accuracy": last.get("per_class_accuracy"),
         **(spent | {"privacy": guard.meaning} if guard and spent else {}),
-        "data": prepared.name,
-        "clients": len(fed),
-        "examples": int(fed.sizes.sum()),
-        "labelled": int((fed.labels >= 0).sum()),
-        "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive]
-        if len(fed) <= MOST_CLIENTS_TOLD
-        else None,
+        **course.facts,
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),

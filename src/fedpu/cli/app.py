@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, bound, compare, data, priors, reproduce, run, show, use
+from fedpu.cli import bench, bound, compare, data, deploy, priors, reproduce, run, show, use
 from fedpu.cli.console import errors
 from fedpu.errors import FedpuError
 
@@ -34,6 +34,7 @@ app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
+app.add_typer(deploy.app, name="deploy")
 app.command("config")(show.config)
 app.command("priors")(priors.priors)
 app.command("bound")(bound.bound)

@@ -22,6 +22,7 @@ from fedpu.cli.console import (
     round_progress,
 )
 from fedpu.config import Config
+from fedpu.engine import ENGINES
 from fedpu.errors import ConfigError
 from fedpu.record import RunDirectory
 
@@ -30,6 +31,9 @@ def run(
     config: ConfigFile = None,
     preset: Preset = None,
     overrides: Overrides = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help=f"Short for --set engine.name=…: {', '.join(ENGINES)}.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory; by default a new one under runs/.")
     ] = None,
@@ -45,11 +49,11 @@ def run(
     Examples: 'fedpu run --preset quickstart', 'fedpu run my.toml --set method.name=positive-only --set seed=1'.
     """
     if resume is not None:
-        if config or preset or overrides or out:
+        if config or preset or overrides or engine or out:
             raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
         chosen, folder = RunDirectory.open(resume).config(), resume
     else:
-        chosen = load_config(config, preset, overrides)
+        chosen = load_config(config, preset, [*(overrides or []), *([f"engine.name={engine}"] if engine else [])])
         folder = out or default_folder(chosen)
     name = chosen.method.model_dump()["name"]
     try:

@@ -85,10 +85,17 @@ class Job:
         return co_negatives(self.federation.positive) if self.co_negatives is None else self.co_negatives
 
     def initial_model(self) -> nn.Module:
-        """Return the network with the initial weights of this seed, leaving PyTorch's global generator as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(self.seed, "initial weights"))
-            return self.model.build(tuple(self.federation.inputs.shape[1:]), len(self.federation.classes))
+        """Return the network with the initial weights of this seed."""
+        return initial_model(
+            self.model, tuple(self.federation.inputs.shape[1:]), len(self.federation.classes), self.seed
+        )
+
+
+def initial_model(model: Model, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """Return a network with the initial weights of a seed, leaving PyTorch's global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "initial weights"))
+        return model.build(shape, classes)
 
 
 class Clients(ABC):
@@ -108,6 +115,11 @@ class Clients(ABC):
         """Put back what clients kept when a checkpoint was made."""
         if kept:
             raise TrainingError(f"The checkpoint holds what clients kept ({', '.join(kept)}); these clients keep none.")
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who was asked in the last round and took no part in its result, and why; nobody, in one process."""
+        return {}
 
 
 class Engine(Settings, ABC):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedpu.engine.base import Job, ModelState, Update, Work, copy_state
 from fedpu.engine.pool import Trainer
@@ -15,6 +15,7 @@ from fedpu.errors import TrainingError
 from fedpu.labelling import Client
 from fedpu.method import Method
 from fedpu.randomness import torch_generator, torch_seed
+from fedpu.risk import Task
 
 
 class ClientTrainer(Trainer):
@@ -28,39 +29,47 @@ class ClientTrainer(Trainer):
 
     def update(self, model: ModelState, work: Work) -> Update:
         """Train from the global ``model`` on the client's own data; return its new parameters."""
-        job, k = self.job, work.client
-        client = job.federation.client(k)
+        job = self.job
+        client = job.federation.client(work.client)
         facts = client.facts if work.priors is None else client.facts._replace(priors=torch.tensor(work.priors))
         task = job.method.task(facts, self.co_negatives, len(job.federation))
-        task = type(task)(*(value.to(self.device) for value in task))
+        return update_client(self.network, model, client, job.method, task, work, job.seed)
 
-        self.network.load_state_dict(model)
-        self.network.train()
-        anchor = [p.detach().clone() for p in self.network.parameters()] if work.proximal else []
-        optimiser = torch.optim.SGD(
-            self.network.parameters(), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay
-        )
-        sums: dict[str, Tensor] = {}
-        seen = 0
-        # A network may draw random numbers of its own (dropout): those, too, depend on (seed, round, client) alone.
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(torch_seed(job.seed, "network", work.round, k))
-            for positions in draw_batches(usable_positions(client, job.method), work, job.seed):
-                inputs, labels = client.batch(positions)
-                terms = job.method.objective(self.network, inputs.to(self.device), labels.to(self.device), task)
-                optimiser.zero_grad()
-                terms["total"].backward()
-                for parameter, start in zip(self.network.parameters(), anchor, strict=False):
-                    if parameter.grad is not None:
-                        parameter.grad.add_(parameter.detach() - start, alpha=work.proximal)
-                optimiser.step()
-                seen += len(positions)
-                for name, term in terms.items():
-                    sums[name] = sums.get(name, 0) + term.detach() * len(positions)
-        state = copy_state(self.network)
-        refuse_not_finite(state.values(), work)
-        means = {name: float(value) / seen for name, value in sums.items()}
-        return Update(client=k, examples=int(job.federation.sizes[k]), model=state, terms=means)
+
+def update_client(
+    network: nn.Module, model: ModelState, client: Client, method: Method, task: Task, work: Work, seed: int
+) -> Update:
+    """Run ClientUpdate(k, w_t): train ``network`` from the global ``model`` on one client's own data."""
+    device = next(network.parameters()).device
+    task = type(task)(*(value.to(device) for value in task))
+
+    network.load_state_dict(model)
+    network.train()
+    anchor = [p.detach().clone() for p in network.parameters()] if work.proximal else []
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay
+    )
+    sums: dict[str, Tensor] = {}
+    seen = 0
+    # A network may draw random numbers of its own (dropout): those, too, depend on (seed, round, client) alone.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(torch_seed(seed, "network", work.round, work.client))
+        for positions in draw_batches(usable_positions(client, method), work, seed):
+            inputs, labels = client.batch(positions)
+            terms = method.objective(network, inputs.to(device), labels.to(device), task)
+            optimiser.zero_grad()
+            terms["total"].backward()
+            for parameter, start in zip(network.parameters(), anchor, strict=False):
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach() - start, alpha=work.proximal)
+            optimiser.step()
+            seen += len(positions)
+            for name, term in terms.items():
+                sums[name] = sums.get(name, 0) + term.detach() * len(positions)
+    state = copy_state(network)
+    refuse_not_finite(state.values(), work)
+    means = {name: float(value) / seen for name, value in sums.items()}
+    return Update(client=work.client, examples=len(client.inputs), model=state, terms=means)
 
 
 def usable_positions(client: Client, method: Method) -> Int64[Tensor, " n"]:

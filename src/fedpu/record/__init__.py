@@ -1,6 +1,6 @@
 """record: what happened, in open formats."""
 
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
-from fedpu.record.run_directory import ModelCard, RunDirectory, fit
+from fedpu.record.run_directory import Members, ModelCard, RunDirectory, fit
 
-__all__ = ["ModelCard", "RunDirectory", "fit", "reading", "telling_disk_errors", "write_atomically"]
+__all__ = ["Members", "ModelCard", "RunDirectory", "fit", "reading", "telling_disk_errors", "write_atomically"]

@@ -2,6 +2,7 @@
 
 ``config.toml``             the resolved configuration
 ``partition.npz``           who holds which rows (``rows``, ``offsets``), the labels that were given, positive classes
+``clients.json``            in its place where the data stay with clients: their names, and the one sum over them
 ``rounds.jsonl``            a JSON object a round
 ``checkpoint.safetensors``  the server's state after the last finished round, and what clients keep between rounds
 ``model.safetensors``       the final model, with what is needed to use it in its metadata
@@ -49,10 +50,26 @@ class ModelCard:
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> ModelCard:
         """Read a card."""
-        card = json.loads(metadata["card"])
+        return cls.from_dict(json.loads(metadata["card"]))
+
+    @classmethod
+    def from_dict(cls, card: dict[str, Any]) -> ModelCard:
+        """Read a card from plain data."""
         normal = card["normalisation"]
         normalisation = Normalisation(normal["scale"], tuple(normal["mean"]), tuple(normal["std"]))
         return cls(tuple(card["shape"]), card["dtype"], tuple(card["classes"]), normalisation)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The clients of a deployment, by number: all that its server keeps of them."""
+
+    names: list[str]
+    examples: list[int] | None
+    """None where [privacy] hides them"""
+    card: ModelCard
+    co_negatives: list[list[float]] | None
+    """the one sum over clients (:func:`fedpu.risk.co_negatives`), where the method needs it"""
 
 
 class RunDirectory:
@@ -62,6 +79,7 @@ class RunDirectory:
         self.path = path
         self.config_file = path / "config.toml"
         self.partition_file = path / "partition.npz"
+        self.members_file = path / "clients.json"
         self.rounds_file = path / "rounds.jsonl"
         self.checkpoint_file = path / "checkpoint.safetensors"
         self.model_file = path / "model.safetensors"
@@ -82,13 +100,7 @@ class RunDirectory:
         cls, path: Path, config: Config, partition: Partition, federation: Federation, evaluation: Evaluation
     ) -> RunDirectory:
         """Start a run directory, refusing a folder that already holds a run."""
-        run = cls(path)
-        if run.config_file.exists():
-            raise FedpuError(
-                f"'{path}' already holds a run. Resume it with 'fedpu run --resume {path}', or choose another --out."
-            )
-        with telling_disk_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
+        run = cls._new(path, f"fedpu run --resume {path}")
         buffer = io.BytesIO()
         np.savez_compressed(
             buffer,
@@ -99,9 +111,29 @@ class RunDirectory:
             fingerprint=np.array(fingerprint(federation)),
         )
         write_atomically(run.partition_file, buffer.getvalue())
-        write_atomically(run.rounds_file, b"")
-        write_atomically(run.config_file, config.to_toml().encode())  # last: its presence makes the folder a run
+        run._begin(config)
         return run
+
+    @classmethod
+    def create_deployed(cls, path: Path, config: Config, members: Members) -> RunDirectory:
+        """Start the run directory of a deployment, whose server does not hold the data."""
+        run = cls._new(path, f"fedpu deploy local --resume {path}")
+        write_atomically(run.members_file, (json.dumps(asdict(members), indent=2) + "\n").encode())
+        run._begin(config)
+        return run
+
+    @classmethod
+    def _new(cls, path: Path, resume: str) -> RunDirectory:
+        run = cls(path)
+        if run.config_file.exists():
+            raise FedpuError(f"'{path}' already holds a run. Resume it with '{resume}', or choose another --out.")
+        with telling_disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return run
+
+    def _begin(self, config: Config) -> None:
+        write_atomically(self.rounds_file, b"")
+        write_atomically(self.config_file, config.to_toml().encode())  # last: its presence makes the folder a run
 
     def config(self) -> Config:
         """Read the resolved configuration."""
@@ -123,8 +155,19 @@ class RunDirectory:
         metadata = card.to_metadata() | {"round": str(state.round)}
         write_atomically(self.checkpoint_file, safetensors.torch.save(tensors, metadata))
 
+    def members(self) -> Members:
+        """Read the clients of a deployment."""
+        with reading(self.members_file):
+            found = json.loads(self.members_file.read_text("utf-8"))
+            return Members(**(found | {"card": ModelCard.from_dict(found["card"])}))
+
     def partition(self) -> Partition:
         """Read who holds which rows."""
+        if self.members_file.exists():
+            raise FedpuError(
+                f"The data of the run in '{self.path}' are with the clients of a deployment: resume it there, with the "
+                "run configuration 'resume=true' or with 'fedpu deploy local --resume'."
+            )
         return Partition.load(self.partition_file)
 
     def check_data(self, federation: Federation, evaluation: Evaluation) -> None:
@@ -193,7 +236,8 @@ class RunDirectory:
             return None
         with reading(self.result_file):
             result: dict[str, Any] = json.loads(self.result_file.read_text("utf-8"))
-            float(result["accuracy"])
+            if result["accuracy"] is not None:  # nobody measured it
+                float(result["accuracy"])
         return result
 
     def model(self) -> tuple[ModelState, ModelCard]:

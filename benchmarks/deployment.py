@@ -1,0 +1,126 @@
+"""What a round of a deployment costs when clients do next to nothing: a SuperLink and three nodes on the loopback.
+
+``fedpu-node`` is 'fedpu deploy node', one process that stays; ``flower-supernode`` is Flower's own command with the
+same ClientApp, which starts a process a message, as it comes and with the shortest poll interval that it can be told.
+Flower's simulation and the engine of one process stand beside them.
+
+    python benchmarks/deployment.py --rounds 10 --out results/benchmarks
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpu.bench import machine
+from fedpu.config import Config
+from fedpu.deploy.client import NODE_FILE
+from fedpu.deploy.folder import create
+from fedpu.deploy.local import LocalDeployment, deployed_config
+from fedpu.engine.flower.processes import LOOPBACK, children, free_port
+from fedpu.experiment import run
+
+NODES = ["0", "1", "2"]
+POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
+Seconds = list[float]
+
+
+def config(rounds: int) -> Config:
+    """Return a task of one small step a client."""
+    settings = ["data.name=digits", "labelling.positive=4", "labelling.overlap=true", "model.name=mlp"]
+    settings += ["model.hidden=[16]", "aggregation.name=fedsgd", f"aggregation.rounds={rounds + 1}"]
+    return deployed_config(Config.load(overrides=settings), len(NODES))
+
+
+def deployed(rounds: int, start: Callable[[LocalDeployment, str], object]) -> Seconds:
+    """Measure the rounds of a deployment whose nodes are started in one way or another."""
+    task = config(rounds)
+    with tempfile.TemporaryDirectory() as name, children() as started:
+        folder = create(Path(name) / "deployment", task, NODES, f"{LOOPBACK}:{free_port()}")
+        local = LocalDeployment(folder, started)
+        local.register(NODES)
+        for node in NODES:
+            start(local, node)
+        seconds: Seconds = []
+        local.start_run(task, Path(name) / "run").wait(lambda line: seconds.append(line["seconds"]), 1800.0)
+    return seconds[1:]
+
+
+def fedpu_node(local: LocalDeployment, node: str) -> None:
+    """Start a node that stays."""
+    local.start_node(node)
+
+
+def flower_supernode(local: LocalDeployment, node: str) -> None:
+    """Start Flower's own."""
+    folder = local.deployment
+    certificates = folder.authority.parent
+    command = [
+        *("flower-supernode", "--superlink", folder.address, "--root-certificates", str(folder.authority)),
+        *("--auth-supernode-private-key", str(folder.key(node)), "--host", LOOPBACK, "--port", str(free_port())),
+        *("--ssl-ca-certfile", str(folder.authority), "--ssl-certfile", str(certificates / "server.pem")),
+        *("--ssl-keyfile", str(certificates / "server.key")),
+        *("--node-config", f'{NODE_FILE}="{folder.node_file(node)}"'),
+    ]
+    local.start(command, f"supernode-{node}")
+
+
+def with_poll(interval: str, measure: Callable[[], Seconds]) -> Seconds:
+    """Measure with another poll interval of Flower's executor."""
+    os.environ[POLL] = interval
+    try:
+        return measure()
+    finally:
+        del os.environ[POLL]
+
+
+def on_engine(rounds: int, engine: str) -> Seconds:
+    """Measure an engine of this machine."""
+    result = run(config(rounds).with_(f"engine.name={engine}"))
+    return [line["seconds"] for line in result.curve[1:]]
+
+
+def main() -> None:
+    """Measure and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", help="comma-separated names")
+    options = parser.parse_args()
+    few = max(2, options.rounds // 3)
+    ways: dict[str, tuple[str, Callable[[], Seconds]]] = {
+        "fedpu-node": ("three nodes, TLS and keys: `fedpu deploy node`", lambda: deployed(options.rounds, fedpu_node)),
+        "flower-supernode-0.01": (
+            "the same with `flower-supernode`, its executor polling every 0.01 s",
+            lambda: with_poll("0.01", lambda: deployed(few, flower_supernode)),
+        ),
+        "flower-supernode": (
+            "the same with `flower-supernode` as it comes (1 s)",
+            lambda: with_poll("1", lambda: deployed(few, flower_supernode)),
+        ),
+        "simulation": ("Flower's simulation of three nodes", lambda: on_engine(options.rounds, "flower")),
+        "reference": ("one process", lambda: on_engine(options.rounds, "reference")),
+    }
+    chosen = options.only.split(",") if options.only else list(ways)
+    measured = {}
+    for name in chosen:
+        measured[name] = ways[name][1]()
+        print(name, [round(value, 3) for value in measured[name]], flush=True)
+    lines = ["| a round of three clients that do next to nothing | best s | median s |", "| --- | ---: | ---: |"]
+    for name, seconds in measured.items():
+        lines.append(f"| {ways[name][0]} | {min(seconds):.3f} | {statistics.median(seconds):.3f} |")
+    table = "\n".join(lines) + "\n"
+    print(table)
+    if options.out:
+        (options.out / "deployment.md").write_text(table)
+        record = {"machine": machine(), "load": os.getloadavg(), "seconds": measured}
+        (options.out / "deployment.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""``fedpu deploy``: the same run on real nodes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpu.cli.console import Json, Overrides, Preset, Quiet, errors, load_config, output, print_json, round_progress
+from fedpu.engine import FlowerEngine
+from fedpu.engine.flower import require_flower
+from fedpu.errors import ConfigError
+from fedpu.record import RunDirectory
+
+app = typer.Typer(
+    help="Train on clients that keep their data on their own machines, over Flower.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Config_ = Annotated[
+    str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file; without it, the paper's defaults.")
+]
+
+
+@app.command("local")
+def local(
+    config: Config_ = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=64, help="How many nodes to start.")] = 3,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a deployed run that was stopped.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Start a SuperLink and nodes on this machine with TLS and keys, run, and stop them all.
+
+    Every node is a client of the configured data set. Example: 'fedpu deploy local --nodes 3 --preset quickstart
+    --out runs/trial'.
+    """
+    require_flower()
+    from fedpu.deploy.local import deployed_config, local_deployment
+
+    if resume is not None:
+        if config or preset or overrides or out:
+            raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
+        chosen, folder = RunDirectory.open(resume).config(), resume
+        names = RunDirectory.open(resume).members().names
+    else:
+        if out is None:
+            raise ConfigError("Say where the run is to be recorded: --out RUN.")
+        chosen, folder = deployed_config(load_config(config, preset, overrides), nodes), out
+        names = [str(number) for number in range(nodes)]
+        if RunDirectory(folder).config_file.exists():
+            raise ConfigError(f"'{folder}' already holds a run. Go on with --resume {folder}, or choose another --out.")
+    work = Path(tempfile.mkdtemp(prefix="fedpu-deploy-"))
+    try:
+        if not quiet:
+            errors.print(f"starting a SuperLink and {len(names)} nodes …")
+        with round_progress(quiet) as progress, local_deployment(work / "deployment", chosen, names) as deployed:
+            on_round = progress.start(chosen.method.model_dump()["name"], chosen.aggregation.rounds)
+            summary = deployed.start_run(chosen, folder, resume is not None).wait(on_round)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if json:
+        print_json(summary | {"run": str(folder)})
+    else:
+        accuracy = "not measured" if summary["accuracy"] is None else f"{summary['accuracy']:.2%}"
+        output.print(
+            f"{summary['method']}: accuracy {accuracy} after {summary['rounds']} rounds on {summary['clients']} nodes. "
+            f"Run: {folder}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@app.command("node")
+def node(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The node's own configuration.")],
+) -> None:
+    """Join a deployment as a client, and take part until stopped. Data and labels stay on this machine."""
+    require_flower()
+    from fedpu.deploy.node import run_node
+
+    run_node(file, lambda text: errors.print(text, highlight=False, soft_wrap=True))
+
+
+@app.command("key")
+def key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; FILE.pub is for the server.")],
+) -> None:
+    """Make a key pair for a node, on the node: the private key never leaves it."""
+    require_flower()
+    from fedpu.deploy.certificates import write_node_key
+
+    if file.exists():
+        raise ConfigError(f"'{file}' exists already.")
+    write_node_key(file)
+    errors.print(f"Private key: {file}. Give the server {file}.pub.", highlight=False, soft_wrap=True)
+
+
+@app.command("init")
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    config: Config_ = None,
+    preset: Preset = None,
+    overrides: Overrides = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="How many nodes, or their names, comma-separated.")] = "3",
+    address: Annotated[
+        str, typer.Option("--address", metavar="HOST:PORT", help="Where nodes reach the server.")
+    ] = "127.0.0.1:8443",
+    trial: Annotated[
+        bool, typer.Option("--trial/--own-data", help="Nodes share the configured data set, or have their own.")
+    ] = True,
+) -> None:
+    """Write a Flower app with the configuration, certificates and keys for a trial, and the commands to run it."""
+    require_flower()
+    from fedpu.deploy.folder import create
+    from fedpu.deploy.readme import write_readme
+
+    names = [str(k) for k in range(int(nodes))] if nodes.isdigit() else [name.strip() for name in nodes.split(",")]
+    chosen = load_config(config, preset, overrides)
+    settings = ["engine.name=flower", f"engine.clients={len(names)}"]
+    if trial and "clients" in type(chosen.partition).model_fields:
+        settings.append(f"partition.clients={len(names)}")
+    chosen = chosen.with_(*settings)
+    assert isinstance(chosen.engine, FlowerEngine)
+    deployment = create(folder, chosen, names, address, trial)
+    page = write_readme(deployment, names)
+    output.print(f"Written: {folder}. The commands are in {page}.", highlight=False, soft_wrap=True)

@@ -1,0 +1,118 @@
+"""A node of a deployment in one warm process: Flower's connection to the SuperLink, and fedpu's ClientApp beside it.
+
+``flower-supernode`` runs the same ClientApp, but starts a process for every message and looks for messages every three
+seconds. This one keeps data and network in memory, and it never runs code that the server sends: the app that comes
+with a run is not even fetched.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+
+from fedpu.deploy.client import NODE_FILE, deployed_app
+from fedpu.deploy.connection import Connection, Dropped, Keys, connected
+from fedpu.deploy.settings import NodeSettings
+from fedpu.errors import ConfigError
+
+POLL = 0.2
+"""seconds between two looks for a message"""
+Tell = Callable[[str], None]
+
+
+def run_node(path: Path, tell: Tell) -> None:
+    """Connect as a node's file says, and answer until the process is stopped."""
+    settings = NodeSettings.load(path)
+    keys, certificates = _keys(settings), _certificates(settings)
+    node = Node(deployed_app(), {NODE_FILE: str(path.resolve())}, tell)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # take leave of the SuperLink on the way out
+    while True:
+        try:
+            with connected(settings.superlink, settings.insecure, certificates, keys, tell) as connection:
+                tell(f"'{settings.name}' is connected to {settings.superlink}")
+                node.answer_messages(connection)
+        except httpx.HTTPError as error:
+            tell(f"the connection to {settings.superlink} is lost ({error}); connecting again")
+
+
+class Node:
+    """Has messages answered by the ClientApp, in this process, and keeps what a run leaves between them."""
+
+    def __init__(self, app: ClientApp, config: dict[str, Any], tell: Tell) -> None:
+        self._app = app
+        self._config = config
+        self._tell = tell
+        self._contexts: dict[int, Context] = {}
+
+    def answer_messages(self, connection: Connection) -> None:
+        """Answer one message after another, as long as the connection holds."""
+        while True:
+            try:
+                message = connection.receive()
+                if message is None:
+                    time.sleep(POLL)
+                    continue
+                about = message.metadata
+                self._tell(f"run {about.run_id}: {about.message_type} {about.group_id}")
+                started = time.monotonic()
+                reply = self._answer(message, connection.number)
+                connection.send(reply, time.monotonic() - started)
+            except Dropped:
+                self._tell("the run does not wait for this any more")
+
+    def _answer(self, message: Message, number: int) -> Message:
+        try:
+            return self._app(message=message, context=self._context(message.metadata.run_id, number))
+        except Exception as error:  # whatever a user's own model or data function raises must not end the node
+            reason = f"{type(error).__name__}: {error}"
+            self._tell(reason)
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+
+    def _context(self, run: int, number: int) -> Context:
+        """Return what the node keeps of a run between its messages."""
+        if run not in self._contexts:
+            self._contexts[run] = Context(
+                run_id=run, node_id=number, node_config=self._config, state=RecordDict(), run_config={}
+            )
+        return self._contexts[run]
+
+
+def _keys(settings: NodeSettings) -> Keys | None:
+    if settings.insecure:
+        return None
+    if settings.key is None:
+        raise ConfigError(
+            f"'{settings.name}' has no key: set 'key' to the file of its private key, or insecure = true."
+        )
+    try:
+        key = load_ssh_private_key(Path(settings.key).read_bytes(), None)
+    except OSError as error:
+        raise ConfigError(f"The key '{settings.key}' can't be read: {error.strerror}.") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"'{settings.key}' is not a private key without a password: {error}.") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"'{settings.key}' is no key of a NIST curve: make one with 'fedpu deploy key'.")
+    return key, key.public_key()
+
+
+def _certificates(settings: NodeSettings) -> bytes | None:
+    if settings.root_certificates is None:
+        return None
+    try:
+        return Path(settings.root_certificates).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The certificate '{settings.root_certificates}' can't be read: {error.strerror}.") from error

@@ -1,0 +1,73 @@
+"""A node's own configuration: who it is, where its data are, and how it reaches the server. It never travels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from fedpu.config.config import read_file
+from fedpu.config.sections import explain
+from fedpu.errors import ConfigError, did_you_mean
+from fedpu.priors import Priors
+from fedpu.registry import Settings
+
+
+class NodeSettings(Settings):
+    """One client of a deployment, as its owner describes it."""
+
+    name: str = Field(
+        min_length=1, max_length=100, description="what the client is called in the record; no two have the same"
+    )
+    data: str | None = Field(
+        None,
+        description="its own data: a .npz file, a folder of images, or 'module:function' that returns (x, y)",
+    )
+    partition: int | None = Field(
+        None, ge=0, description="for a trial: be this client of the data set that the server's configuration names"
+    )
+    image_size: tuple[int, int] | None = Field(
+        None, description="height and width to which the images of a folder are resized"
+    )
+    classes: list[str] | None = Field(
+        None, description="names of all classes of the federation, where the server has no data to know them from"
+    )
+    priors: Priors | None = Field(None, description="the client's class priors; else what the server's [priors] say")
+    model: str | None = Field(
+        None, description="a network of one's own, as 'module:function', that the server may ask this node to train"
+    )
+    secure_aggregation: bool = Field(False, description="take part only in runs whose sums are formed securely")
+    superlink: str = Field("127.0.0.1:8000", description="host:port of the SuperLink")
+    root_certificates: str | None = Field(None, description="file of the certificate that signs the SuperLink's")
+    key: str | None = Field(None, description="file of this node's private key")
+    insecure: bool = Field(False, description="connect without TLS and without a key: for trials on one machine")
+
+    @classmethod
+    def load(cls, path: Path) -> NodeSettings:
+        """Read a node's file; paths in it are relative to its folder."""
+        values = read_file(path)
+        for key in values:
+            if key not in cls.model_fields:
+                raise ConfigError(f"'{path}' has no setting '{key}'.{did_you_mean(key, cls.model_fields)}")
+        settings = cls.parse(values)
+        if (settings.data is None) == (settings.partition is None):
+            raise ConfigError(f"'{path}' must say either 'data' (the node's own) or 'partition' (for a trial).")
+        folder = path.resolve().parent
+        files = {key: _beside(folder, getattr(settings, key)) for key in ("root_certificates", "key", "data")}
+        return settings.model_copy(update=files)
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> NodeSettings:
+        """Check plain values."""
+        try:
+            return cls.model_validate_json(json.dumps(values, default=str), strict=True)
+        except ValidationError as error:
+            raise ConfigError(explain(error, cls, "node")) from error
+
+
+def _beside(folder: Path, name: str | None) -> str | None:
+    if name is None or ":" in name:  # module:function
+        return name
+    return str(folder / Path(name).expanduser())

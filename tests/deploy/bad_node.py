@@ -1,0 +1,43 @@
+"""A node that trains as it should and then sends something else in some rounds: NaN, wrong shapes, a huge step.
+
+Usage: python bad_node.py NODE.toml
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context, Message
+
+from fedpu.deploy import node
+from fedpu.engine.flower.messages import MODEL, TRAIN, pack_model, unpack_model
+
+Model = dict[str, torch.Tensor]
+HARM: dict[str, Callable[[Model], Model]] = {
+    "2": lambda model: {name: value * torch.nan for name, value in model.items()},
+    "3": lambda model: {name: value.flatten()[:2] for name, value in model.items()},
+    "4": lambda model: {name: value + 1e6 for name, value in model.items()},
+}
+
+
+class BadApp:
+    def __init__(self) -> None:
+        self.honest = honest()
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        reply = self.honest(message, context)
+        harm = HARM.get(message.metadata.group_id)
+        if message.metadata.message_type == TRAIN and harm is not None:
+            reply.content[MODEL] = pack_model(harm(unpack_model(reply.content[MODEL])))
+        return reply
+
+
+honest = node.deployed_app
+if __name__ == "__main__":
+    changed: Any = node
+    changed.deployed_app = BadApp
+    node.run_node(Path(sys.argv[1]), print)

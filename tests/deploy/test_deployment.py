@@ -1,0 +1,185 @@
+"""A SuperLink and three nodes as processes, with TLS and keys: the same model, through faults and kills."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
+
+from fedpu.config import Config
+from fedpu.deploy.certificates import write_node_key
+from fedpu.deploy.folder import write_config
+from fedpu.deploy.local import LocalDeployment, deployed_config, local_deployment
+from fedpu.engine.flower.app_folder import PACKAGE
+from fedpu.engine.flower.processes import Child, flwr, free_port
+from fedpu.errors import FedpuError
+from fedpu.experiment import run
+from fedpu.record import RunDirectory
+
+HERE = Path(__file__).parent
+NODES = ["0", "1", "2"]
+MANY = """from pathlib import Path
+
+from flwr.serverapp import ServerApp
+
+from fedpu.config import Config
+from fedpu.deploy.server import serve
+from fedpu.engine.flower.wire import GridWire
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    for file in sorted(Path(context.run_config["out"]).glob("*.toml")):
+        serve(GridWire(grid), Config.load(file), file.with_suffix(""), resume=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    """Three clients that label four or more of ten digits each."""
+    single = Config.from_dict(
+        {
+            "data": {"name": "digits"},
+            "labelling": {"positive": 4, "overlap": True},
+            "model": {"name": "mlp", "hidden": [16]},
+            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1, "stragglers": 0.5},
+            "engine": {"deadline": 60, "wait": 120},
+        }
+    )
+    return deployed_config(single, 3)
+
+
+@pytest.fixture(scope="module")
+def deployed(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalDeployment]:
+    with local_deployment(tmp_path_factory.mktemp("deployment") / "trial", config, NODES) as running:
+        yield running
+
+
+def in_one_process(config: Config) -> Any:
+    return run(config.with_("engine.name=reference", "engine.workers=1"))
+
+
+def assert_same_models(deployed: LocalDeployment, configs: dict[str, Config], folder: Path) -> None:
+    """Give all configurations to one ServerApp, one after another; compare the models with those of one process."""
+    for name, one in configs.items():
+        (folder / f"{name}.toml").write_text(one.to_toml())
+    app = folder / "app"
+    write_config(app, next(iter(configs.values())))
+    (app / PACKAGE / "server_app.py").write_text(MANY)
+    flwr(deployed.deployment.run_arguments(app, folder), deployed.deployment.home)
+    last = RunDirectory(folder / sorted(configs)[-1])
+    end = time.monotonic() + 900
+    while last.result() is None:
+        assert time.monotonic() < end, deployed.superlink.tail()
+        assert deployed.superlink.running()
+        time.sleep(0.5)
+    for name, one in configs.items():
+        directory, expected = RunDirectory(folder / name), in_one_process(one)
+        ours, _ = directory.model()
+        for key, value in expected.model.state_dict().items():
+            assert torch.allclose(ours[key], value, rtol=0, atol=1e-5), f"{name}: {key}"
+        assert [line["clients"] for line in directory.rounds()] == [3] * one.aggregation.rounds
+        assert all("left_out" not in line for line in directory.rounds())
+
+
+def test_nine_combinations_have_the_model_of_one_process(
+    deployed: LocalDeployment, config: Config, tmp_path: Path
+) -> None:
+    combinations = {
+        f"{method}-{aggregation}": config.with_(f"method.name={method}", f"aggregation.name={aggregation}")
+        for method in ("fedpu", "positive-only", "supervised")
+        for aggregation in ("fedavg", "fedprox", "fedsgd")
+    }
+    assert_same_models(deployed, combinations, tmp_path)
+
+
+def test_private_runs_have_the_model_of_one_process(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
+    config = config.with_("aggregation.rounds=2", "privacy.noise_multiplier=0.01", "privacy.lent_noise_multiplier=0.1")
+    private = {
+        "secure": ["privacy.secure_aggregation=true"],
+        "central": ["privacy.differential=central"],
+        "local-secure": ["privacy.differential=local", "privacy.secure_aggregation=true"],
+    }
+    assert_same_models(deployed, {name: config.with_(*changes) for name, changes in private.items()}, tmp_path)
+    members = RunDirectory(tmp_path / "secure").members()
+    assert members.examples is None, "how many examples a client has is not told either"
+
+
+def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDeployment, tmp_path: Path) -> None:
+    address = ["--superlink", deployed.deployment.address, "--max-retries", "1", "--max-wait-time", "10"]
+    trusting = ["--root-certificates", str(deployed.deployment.authority)]
+    write_node_key(tmp_path / "stranger")
+    strangers = {
+        "without a key": [*trusting],
+        "with a key that nobody registered": [*trusting, "--auth-supernode-private-key", str(tmp_path / "stranger")],
+        "without TLS": ["--insecure"],
+    }
+    running = {}
+    try:
+        for who, options in strangers.items():
+            command = ["flower-supernode", *address, *options, "--port", str(free_port())]
+            running[who] = Child(command, tmp_path / "home", tmp_path / f"{who}.log")
+        for who, child in running.items():
+            child.process.wait(90)
+            assert child.process.returncode != 0, f"a node {who} was let in"
+            assert "Failed to initialize the connection to the SuperLink" in child.output(), child.output()
+        assert "2004" in running["with a key that nobody registered"].output()
+    finally:
+        for child in running.values():
+            child.stop()
+
+
+def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
+    deployed: LocalDeployment, config: Config, tmp_path: Path
+) -> None:
+    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "aggregation.rounds=12")
+    out, here = tmp_path / "run", deployed.deployment
+    deployed.nodes["2"].stop()
+    bad = deployed.start([sys.executable, str(HERE / "bad_node.py"), str(here.node_file("2"))], "bad")
+
+    def on_round(line: dict[str, Any]) -> None:
+        if line["round"] == 5:
+            deployed.nodes["1"].process.kill()
+        elif not deployed.nodes["1"].running() and "1" in line.get("left_out", {}):
+            deployed.start_node("1")
+        if line["round"] == 9:
+            deployed.superlink.process.kill()
+
+    with pytest.raises(FedpuError, match="The SuperLink ended before the run did"):
+        deployed.start_run(config, out).wait(on_round, seconds=300.0)
+    lines = RunDirectory(out).rounds()
+    left_out = {line["round"]: line["left_out"] for line in lines if "left_out" in line}
+    assert "NaN" in left_out[2]["2"]
+    assert "shape (2,)" in left_out[3]["2"]
+    assert "max_norm" in left_out[4]["2"]
+    missed = [number for number, who in left_out.items() if "1" in who]
+    assert missed[0] in (6, 7), "the node was killed after round 5"
+    assert [line["clients"] for line in lines] == [3 - len(left_out.get(line["round"], {})) for line in lines]
+
+    deployed.superlink.stop()
+    deployed.start_superlink()
+    bad.stop()
+    deployed.start_node("2")
+    before = RunDirectory(out).rounds()
+    summary = deployed.start_run(config, out, resume=True).wait(seconds=300.0)
+    after = RunDirectory(out).rounds()
+    assert [line["round"] for line in after] == list(range(1, 13))
+    assert after[: len(before) - 1] == before[:-1], "nothing is lost but the round under way"
+    assert summary["accuracy"] > in_one_process(config).accuracy - 0.08
+    assert json.loads((out / "clients.json").read_text())["names"] == NODES
+
+
+def test_too_few_clients_end_the_run_with_a_sentence(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
+    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=3")
+    with pytest.raises(FedpuError, match=r"the run waits for 0, nobody\."):
+        deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)
