@@ -51,8 +51,8 @@ def refuse_estimates(priors: Priors) -> None:
     """Refuse priors that clients would have to estimate: on Flower they do not, and would train with a first guess."""
     if priors.source == "estimated":
         raise ConfigError(
-            "priors.source = \"estimated\" works in one process so far, not on Flower. Estimate with 'fedpu priors', and "
-            'set priors.source = "given" and priors.values.'
+            "priors.source = \"estimated\" works in one process so far, not on Flower. Estimate with 'fedpu priors' "
+            'and set priors.source = "given" and priors.values.'
         )
 
 
