@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,50 +68,56 @@ def in_one_process(config: Config) -> Any:
     return run(config.with_("engine.name=reference", "engine.workers=1"))
 
 
-def assert_same_models(deployed: LocalDeployment, configs: dict[str, Config], folder: Path) -> None:
-    """Give all configurations to one ServerApp, one after another; compare the models with those of one process."""
-    for name, one in configs.items():
-        (folder / f"{name}.toml").write_text(one.to_toml())
-    app = folder / "app"
-    write_config(app, next(iter(configs.values())))
-    (app / PACKAGE / "server_app.py").write_text(MANY)
-    flwr(deployed.deployment.run_arguments(app, folder), deployed.deployment.home)
-    last = RunDirectory(folder / sorted(configs)[-1])
-    end = time.monotonic() + 900
-    while last.result() is None:
-        assert time.monotonic() < end, deployed.superlink.tail()
-        assert deployed.superlink.running()
-        time.sleep(0.5)
-    for name, one in configs.items():
-        directory, expected = RunDirectory(folder / name), in_one_process(one)
-        ours, _ = directory.model()
-        for key, value in expected.model.state_dict().items():
-            assert torch.allclose(ours[key], value, rtol=0, atol=1e-5), f"{name}: {key}"
-        assert [line["clients"] for line in directory.rounds()] == [3] * one.aggregation.rounds
-        assert all("left_out" not in line for line in directory.rounds())
-
-
-def test_nine_combinations_have_the_model_of_one_process(
-    deployed: LocalDeployment, config: Config, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def twelve(config: Config) -> dict[str, Config]:
+    """Nine combinations of method and aggregation, and three kinds of privacy."""
     combinations = {
         f"{method}-{aggregation}": config.with_(f"method.name={method}", f"aggregation.name={aggregation}")
         for method in ("fedpu", "positive-only", "supervised")
         for aggregation in ("fedavg", "fedprox", "fedsgd")
     }
-    assert_same_models(deployed, combinations, tmp_path)
-
-
-def test_private_runs_have_the_model_of_one_process(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
-    config = config.with_("aggregation.rounds=2", "privacy.noise_multiplier=0.01", "privacy.lent_noise_multiplier=0.1")
-    private = {
-        "secure": ["privacy.secure_aggregation=true"],
-        "central": ["privacy.differential=central"],
-        "local-secure": ["privacy.differential=local", "privacy.secure_aggregation=true"],
+    short = config.with_("aggregation.rounds=2", "privacy.noise_multiplier=0.01", "privacy.lent_noise_multiplier=0.1")
+    return combinations | {
+        "secure": short.with_("privacy.secure_aggregation=true"),
+        "central": short.with_("privacy.differential=central"),
+        "local-secure": short.with_("privacy.differential=local", "privacy.secure_aggregation=true"),
     }
-    assert_same_models(deployed, {name: config.with_(*changes) for name, changes in private.items()}, tmp_path)
-    members = RunDirectory(tmp_path / "secure").members()
-    assert members.examples is None, "how many examples a client has is not told either"
+
+
+@pytest.fixture(scope="module")
+def runs(deployed: LocalDeployment, twelve: dict[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give all configurations to one ServerApp, one after another; return the folder of the run directories."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, one in twelve.items():
+        (folder / f"{name}.toml").write_text(one.to_toml())
+    app = folder / "app"
+    write_config(app, next(iter(twelve.values())))
+    (app / PACKAGE / "server_app.py").write_text(MANY)
+    flwr(deployed.deployment.run_arguments(app, folder), deployed.deployment.home)
+    last = RunDirectory(folder / sorted(twelve)[-1])
+    deployed.superlink.wait_for(lambda: last.result() is not None, 900.0, f"finished the runs in {folder}")
+    return folder
+
+
+@pytest.mark.parametrize("aggregation", ["fedavg", "fedprox", "fedsgd"])
+@pytest.mark.parametrize("method", ["fedpu", "positive-only", "supervised"])
+def test_the_model_is_that_of_one_process(runs: Path, twelve: dict[str, Config], method: str, aggregation: str) -> None:
+    assert_same_model(runs / f"{method}-{aggregation}", twelve[f"{method}-{aggregation}"])
+
+
+@pytest.mark.parametrize("privacy", ["secure", "central", "local-secure"])
+def test_a_private_model_is_that_of_one_process(runs: Path, twelve: dict[str, Config], privacy: str) -> None:
+    assert_same_model(runs / privacy, twelve[privacy])
+    assert RunDirectory(runs / privacy).members().examples is None, "nor is it told how many examples a client has"
+
+
+def assert_same_model(folder: Path, config: Config) -> None:
+    directory, expected = RunDirectory(folder), in_one_process(config)
+    ours, _ = directory.model()
+    for key, value in expected.model.state_dict().items():
+        assert torch.allclose(ours[key], value, rtol=0, atol=1e-5), key
+    assert [line["clients"] for line in directory.rounds()] == [3] * config.aggregation.rounds
+    assert all("left_out" not in line for line in directory.rounds())
 
 
 def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDeployment, tmp_path: Path) -> None:
