@@ -20,7 +20,7 @@ Predictions = Literal["soft", "hard"]
 class Bbse(ScoreEstimator):
     """The θ with Σ_i θ_i M_i = the mean prediction on U, M_i being the mean prediction on examples of class i.
 
-    This is Ĉ ŵ = μ̂ of their section 4, with each column of Ĉ divided by its class's share, so that θ itself is solved
+    This is their Ĉ ŵ = μ̂, with each column of Ĉ divided by its class's share, so that θ itself is solved
     for. Posteriors need not be right, only tell classes apart: M measures how wrong they are. ``soft`` predictions are
     posteriors, ``hard`` ones decisions. The solution is the least-squares one on the simplex, which is the inverse
     wherever that is on it.

@@ -17,8 +17,8 @@ from fedpu.randomness import numpy_generator
 class PenalizedL1(Estimator):
     """Match Σ_i θ_i p_i(x) to p_U(x) from below: L1 divergence, with an infinite price on Σ_i θ_i p_i(x) > p_U(x).
 
-    With r(x) = Σ_l α_l φ_l(x) − 1, α ≥ 0, Gaussian φ_l and an L2 penalty λ the supremum of the dual has a closed form
-    (section 3.3 of the paper): α_l = max(0, β_l) / λ, β_l = Σ_i θ_i E_i[φ_l] − E_U[φ_l], and
+    With r(x) = Σ_l α_l φ_l(x) − 1, α ≥ 0, Gaussian φ_l and an L2 penalty λ the supremum of the dual has a closed form:
+    α_l = max(0, β_l) / λ, β_l = Σ_i θ_i E_i[φ_l] − E_U[φ_l], and
 
         penL1(θ) = Σ_l max(0, β_l)² / λ − Σ_i θ_i + 1.
 
