@@ -3,7 +3,7 @@
 ``fedpu-node`` is 'fedpu deploy node', one process that stays; ``flower-supernode`` is Flower's own command with the
 same ClientApp, which starts a process a message, as it comes (a look every second) and with
 a shorter poll interval.
-Flower's simulation and the engine of one process stand beside them.
+The engine of one process stands beside them. CPU time, of all processes, depends less on what else the machine does.
 
     python benchmarks/deployment.py --rounds 10 --out results/benchmarks
 """
@@ -15,8 +15,12 @@ import json
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from fedpu.bench import machine
 from fedpu.config import Config
@@ -28,7 +32,14 @@ from fedpu.experiment import run
 
 NODES = ["0", "1", "2"]
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
-Seconds = list[float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of every round after the first, and the CPU time of all processes in such a round."""
+
+    seconds: list[float]
+    cpu: float
 
 
 def config(rounds: int) -> Config:
@@ -38,7 +49,7 @@ def config(rounds: int) -> Config:
     return deployed_config(Config.load(overrides=settings), len(NODES))
 
 
-def deployed(rounds: int, start: Callable[[LocalDeployment, str], object]) -> Seconds:
+def deployed(rounds: int, start: Callable[[LocalDeployment, str], object]) -> Measured:
     """Measure the rounds of a deployment whose nodes are started in one way or another."""
     task = config(rounds)
     with tempfile.TemporaryDirectory() as name, children() as started:
@@ -47,9 +58,26 @@ def deployed(rounds: int, start: Callable[[LocalDeployment, str], object]) -> Se
         local.register(NODES)
         for node in NODES:
             start(local, node)
-        seconds: Seconds = []
-        local.start_run(task, Path(name) / "run").wait(lambda line: seconds.append(line["seconds"]), 1800.0)
-    return seconds[1:]
+        seconds: list[float] = []
+        cpu: list[float] = []
+
+        def on_round(line: dict[str, Any]) -> None:
+            seconds.append(line["seconds"])
+            cpu.append(cpu_seconds({child.process.pid for child in started}))
+
+        local.start_run(task, Path(name) / "run").wait(on_round, 1800.0)
+    return Measured(seconds[1:], (cpu[-2] - cpu[0]) / (rounds - 1))
+
+
+def cpu_seconds(sessions: set[int]) -> float:
+    """Return the CPU time of all processes of those sessions, and of their children that have ended."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) in sessions:
+                total += sum(int(ticks) for ticks in fields[11:15])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def fedpu_node(local: LocalDeployment, node: str) -> None:
@@ -71,7 +99,7 @@ def flower_supernode(local: LocalDeployment, node: str) -> None:
     local.start(command, f"supernode-{node}")
 
 
-def with_poll(interval: str, measure: Callable[[], Seconds]) -> Seconds:
+def with_poll(interval: str, measure: Callable[[], Measured]) -> Measured:
     """Measure with another poll interval of Flower's executor."""
     os.environ[POLL] = interval
     try:
@@ -80,10 +108,12 @@ def with_poll(interval: str, measure: Callable[[], Seconds]) -> Seconds:
         del os.environ[POLL]
 
 
-def on_engine(rounds: int, engine: str) -> Seconds:
-    """Measure an engine of this machine."""
-    result = run(config(rounds).with_(f"engine.name={engine}"))
-    return [line["seconds"] for line in result.curve[1:]]
+def in_one_process(rounds: int) -> Measured:
+    """Measure the plain engine of this machine."""
+    cpu: list[float] = []
+    task = config(rounds).with_("engine.name=reference", "engine.workers=1")
+    result = run(task, on_round=lambda line: cpu.append(time.process_time()))
+    return Measured([line["seconds"] for line in result.curve[1:]], (cpu[-1] - cpu[0]) / rounds)
 
 
 def main() -> None:
@@ -94,7 +124,7 @@ def main() -> None:
     parser.add_argument("--only", help="comma-separated names")
     options = parser.parse_args()
     few = max(2, options.rounds // 3)
-    ways: dict[str, tuple[str, Callable[[], Seconds]]] = {
+    ways: dict[str, tuple[str, Callable[[], Measured]]] = {
         "fedpu-node": ("three nodes, TLS and keys: `fedpu deploy node`", lambda: deployed(options.rounds, fedpu_node)),
         "flower-supernode-0.1": (
             "the same with `flower-supernode`, its executor polling every 0.1 s",
@@ -104,22 +134,30 @@ def main() -> None:
             "the same with `flower-supernode` as it comes (1 s)",
             lambda: with_poll("1", lambda: deployed(few, flower_supernode)),
         ),
-        "simulation": ("Flower's simulation of three nodes", lambda: on_engine(options.rounds, "flower")),
-        "reference": ("one process", lambda: on_engine(options.rounds, "reference")),
+        "reference": ("one process", lambda: in_one_process(options.rounds)),
     }
     chosen = options.only.split(",") if options.only else list(ways)
     measured = {}
     for name in chosen:
         measured[name] = ways[name][1]()
-        print(name, [round(value, 3) for value in measured[name]], flush=True)
-    lines = ["| a round of three clients that do next to nothing | best s | median s |", "| --- | ---: | ---: |"]
-    for name, seconds in measured.items():
-        lines.append(f"| {ways[name][0]} | {min(seconds):.3f} | {statistics.median(seconds):.3f} |")
+        print(name, measured[name], flush=True)
+    lines = [
+        "| a round of three clients that do next to nothing | best s | median s | CPU s |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, one in measured.items():
+        lines.append(
+            f"| {ways[name][0]} | {min(one.seconds):.2f} | {statistics.median(one.seconds):.2f} | {one.cpu:.2f} |"
+        )
     table = "\n".join(lines) + "\n"
     print(table)
     if options.out:
         (options.out / "deployment.md").write_text(table)
-        record = {"machine": machine(), "load": os.getloadavg(), "seconds": measured}
+        record = {
+            "machine": machine(),
+            "load": os.getloadavg(),
+            "measured": {name: asdict(one) for name, one in measured.items()},
+        }
         (options.out / "deployment.json").write_text(json.dumps(record, indent=2) + "\n")
 
 

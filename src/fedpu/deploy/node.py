@@ -28,8 +28,8 @@ from fedpu.deploy.connection import Connection, Dropped, Keys, connected
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
 
-POLL = 0.2
-"""seconds between two looks for a message"""
+POLL, LONGEST_POLL, POLL_SHARE = 0.2, 3.0, 0.05
+"""seconds between two looks for a message: a share of the time since the last one, within bounds"""
 Tell = Callable[[str], None]
 
 
@@ -60,17 +60,19 @@ class Node:
 
     def answer_messages(self, connection: Connection) -> None:
         """Answer one message after another, as long as the connection holds."""
+        last = time.monotonic()
         while True:
             try:
                 message = connection.receive()
                 if message is None:
-                    time.sleep(POLL)
+                    time.sleep(min(LONGEST_POLL, max(POLL, POLL_SHARE * (time.monotonic() - last))))
                     continue
                 about = message.metadata
                 self._tell(f"run {about.run_id}: {about.message_type} {about.group_id}")
                 started = time.monotonic()
                 reply = self._answer(message, connection.number)
                 connection.send(reply, time.monotonic() - started)
+                last = time.monotonic()
             except Dropped:
                 self._tell("the run does not wait for this any more")
 

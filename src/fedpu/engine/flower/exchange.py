@@ -12,8 +12,8 @@ from fedpu.engine.flower.settings import FlowerEngine
 from fedpu.engine.flower.wire import Request, Wire
 from fedpu.errors import TrainingError
 
-POLL = 0.1
-"""seconds between two looks for replies"""
+POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.02
+"""seconds between two looks for replies: a share of the time waited, within bounds"""
 
 NO_ANSWER = "it did not answer before the deadline"
 UNREACHABLE = "it is not connected"
@@ -72,7 +72,8 @@ def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, Reco
 
     A node that does not answer in time, or only with an error, yields a :class:`Failure` that says so.
     """
-    end = time.monotonic() + max((request.seconds for request in requests), default=0.0)
+    begun = time.monotonic()
+    end = begun + max((request.seconds for request in requests), default=0.0)
     numbers = wire.push(requests)
     waiting = {number: index for index, number in enumerate(numbers) if number is not None}
     answers: dict[int, RecordDict | Failure] = {
@@ -86,7 +87,7 @@ def ask(wire: Wire, requests: Sequence[Request]) -> Iterator[tuple[Request, Reco
                 if time.monotonic() > end:
                     answers[index] = Failure(NO_ANSWER)
                 else:
-                    time.sleep(POLL)
+                    time.sleep(min(LONGEST_POLL, max(POLL, POLL_SHARE * (time.monotonic() - begun))))
         yield request, answers.pop(index)
 
 
