@@ -23,6 +23,8 @@ from fedpu.errors import FedpuError
 from fedpu.experiment import run
 from fedpu.record import RunDirectory
 
+pytestmark = pytest.mark.nodes
+
 HERE = Path(__file__).parent
 NODES = ["0", "1", "2"]
 MANY = """from pathlib import Path

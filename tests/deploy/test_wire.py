@@ -24,6 +24,8 @@ from fedpu.data import Dataset
 from fedpu.engine.flower.processes import Child, children, environment, free_port, listening
 from fedpu.record import RunDirectory
 
+pytestmark = pytest.mark.nodes
+
 HERE = Path(__file__).parent
 SECONDS = 200.0
 

@@ -15,6 +15,8 @@ from fedpu.engine import FlowerEngine, Job
 from fedpu.engine.flower.simulation import Simulation
 from fedpu.experiment import prepare, run
 
+pytestmark = pytest.mark.nodes
+
 METHODS = ("fedpu", "positive-only", "supervised")
 AGGREGATIONS = ("fedavg", "fedprox", "fedsgd")
 
