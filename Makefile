@@ -1,6 +1,5 @@
 # make run    set up, then FedPU beside its two baselines on 4,000 MNIST images: about a minute
 # make test   set up, then all tests
-# make test-nodes   the tests that start Flower's processes, which take minutes
 # make check  format, lint, types, and the order of the modules
 
 VENV := .venv
@@ -14,16 +13,13 @@ export FEDPU_DATA ?= $(abspath ../shared/data)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test test-nodes check format clean
+.PHONY: run test check format clean
 
 run: $(READY)
 	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-
-test-nodes: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nodes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff format --check .

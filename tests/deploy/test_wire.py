@@ -145,7 +145,7 @@ def test_a_client_sends_counts_its_part_of_the_one_sum_and_updates_and_nothing_e
         "client": {"name": "a", "shape": [1, 8, 8], "dtype": "uint8", "classes": []},
         "counts": {"examples": 200},
     }
-    assert {name: list(record) for name, record in negatives.items()} == {"co-negatives": ["co-negatives"]}
+    assert {name: list(record) for name, record in negatives.items()} == {"part": ["weight", "values"]}
     for update in (first, second):
         assert {name: list(record) for name, record in update.items()} == {"model": ["model"], "counts": ["examples"]}
 

@@ -47,6 +47,7 @@ from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from fedpu.engine.flower.wire import PART_DELAY
 from fedpu.errors import ConfigError
 
 BEAT = 10.0
@@ -80,7 +81,9 @@ class Connection:
         run = head.metadata.run_id
         fetch = make_pull_object_fn_protobuf(self._asking(self._client.PullObject), self._node, run)
         try:
-            parts = pull_objects([part.object_id for part in iterate_object_tree(tree)], fetch)
+            parts = pull_objects(
+                [part.object_id for part in iterate_object_tree(tree)], fetch, initial_backoff=PART_DELAY
+            )
         except ObjectPullError as error:
             raise Dropped from error
         confirm = make_confirm_message_received_fn_protobuf(

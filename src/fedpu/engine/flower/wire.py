@@ -5,9 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.superlink.grid import http_grid
+
+PART_DELAY = 0.05
+"""seconds before a part of a message that is still on its way is asked for again; longer each time"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class GridWire(Wire):
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        # Flower's Grid waits for a second, and no setting changes that.
+        http_grid.pull_objects = partial(pull_objects, initial_backoff=PART_DELAY)  # type: ignore[attr-defined]
 
     def nodes(self) -> list[int]:
         """Return the nodes that are connected."""
