@@ -71,8 +71,8 @@ def in_one_process(config: Config) -> Any:
 
 
 @pytest.fixture(scope="module")
-def twelve(config: Config) -> dict[str, Config]:
-    """Nine combinations of method and aggregation, and three kinds of privacy."""
+def several(config: Config) -> dict[str, Config]:
+    """Nine combinations of method and aggregation, three kinds of privacy, and priors that clients estimate."""
     combinations = {
         f"{method}-{aggregation}": config.with_(f"method.name={method}", f"aggregation.name={aggregation}")
         for method in ("fedpu", "positive-only", "supervised")
@@ -80,6 +80,7 @@ def twelve(config: Config) -> dict[str, Config]:
     }
     short = config.with_("aggregation.rounds=2", "privacy.noise_multiplier=0.01", "privacy.lent_noise_multiplier=0.1")
     return combinations | {
+        "estimated": config.with_("priors.source=estimated", "priors.every=2", "aggregation.rounds=3"),
         "secure": short.with_("privacy.secure_aggregation=true"),
         "central": short.with_("privacy.differential=central"),
         "local-secure": short.with_("privacy.differential=local", "privacy.secure_aggregation=true"),
@@ -87,29 +88,36 @@ def twelve(config: Config) -> dict[str, Config]:
 
 
 @pytest.fixture(scope="module")
-def runs(deployed: LocalDeployment, twelve: dict[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(deployed: LocalDeployment, several: dict[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give all configurations to one ServerApp, one after another; return the folder of the run directories."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, one in twelve.items():
+    for name, one in several.items():
         (folder / f"{name}.toml").write_text(one.to_toml())
     app = folder / "app"
-    write_config(app, next(iter(twelve.values())))
+    write_config(app, next(iter(several.values())))
     (app / PACKAGE / "server_app.py").write_text(MANY)
     flwr(deployed.deployment.run_arguments(app, folder), deployed.deployment.home)
-    last = RunDirectory(folder / sorted(twelve)[-1])
+    last = RunDirectory(folder / sorted(several)[-1])
     deployed.superlink.wait_for(lambda: last.result() is not None, 900.0, f"finished the runs in {folder}")
     return folder
 
 
 @pytest.mark.parametrize("aggregation", ["fedavg", "fedprox", "fedsgd"])
 @pytest.mark.parametrize("method", ["fedpu", "positive-only", "supervised"])
-def test_the_model_is_that_of_one_process(runs: Path, twelve: dict[str, Config], method: str, aggregation: str) -> None:
-    assert_same_model(runs / f"{method}-{aggregation}", twelve[f"{method}-{aggregation}"])
+def test_the_model_is_that_of_one_process(
+    runs: Path, several: dict[str, Config], method: str, aggregation: str
+) -> None:
+    assert_same_model(runs / f"{method}-{aggregation}", several[f"{method}-{aggregation}"])
+
+
+def test_priors_are_estimated_as_in_one_process(runs: Path, several: dict[str, Config]) -> None:
+    assert_same_model(runs / "estimated", several["estimated"])
+    assert all("priors" not in line for line in RunDirectory(runs / "estimated").rounds()), "and nobody is told"
 
 
 @pytest.mark.parametrize("privacy", ["secure", "central", "local-secure"])
-def test_a_private_model_is_that_of_one_process(runs: Path, twelve: dict[str, Config], privacy: str) -> None:
-    assert_same_model(runs / privacy, twelve[privacy])
+def test_a_private_model_is_that_of_one_process(runs: Path, several: dict[str, Config], privacy: str) -> None:
+    assert_same_model(runs / privacy, several[privacy])
     assert RunDirectory(runs / privacy).members().examples is None, "nor is it told how many examples a client has"
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from fedpu.config import Config
 from fedpu.deploy import secure_client
 from fedpu.deploy.own_data import own_client, read_own
+from fedpu.deploy.own_priors import estimated_priors
 from fedpu.deploy.protocol import (
     JOIN,
     NEGATIVES,
@@ -30,14 +31,14 @@ from fedpu.deploy.protocol import (
     pack_part,
 )
 from fedpu.deploy.settings import NodeSettings
-from fedpu.engine import FlowerEngine
+from fedpu.engine import FlowerEngine, ModelState, Work
 from fedpu.engine.flower.client import Assignment, answer, client_app
 from fedpu.engine.flower.messages import unpack_work
-from fedpu.engine.flower.settings import refuse_estimates
 from fedpu.errors import ConfigError, DataError
 from fedpu.experiment import prepare
 from fedpu.labelling import Client
 from fedpu.models import OwnModel
+from fedpu.priors import Priors
 from fedpu.privacy import Layout, protect, protect_negatives
 from fedpu.privacy.mechanism import Vector
 from fedpu.record import ModelCard
@@ -56,6 +57,13 @@ class Participant:
     client: Client
     network: nn.Module
     card: ModelCard
+    priors: Priors
+    """whose priors it trains with"""
+
+    @property
+    def estimates(self) -> bool:
+        """Does it estimate its priors?"""
+        return self.priors.source == "estimated" and self.config.method.uses_unlabelled
 
 
 def node_settings(context: Context) -> NodeSettings:
@@ -114,7 +122,6 @@ def _prepared(node: str, config: str, card: ModelCard, _run: int) -> Participant
             f"The server asks for the model '{server.model.name}': to allow it, set 'model' in the file of "
             f"'{settings.name}'."
         )
-    refuse_estimates(settings.priors or server.priors)
     if settings.partition is not None:
         client = _trial_client(server, settings.partition)
     else:
@@ -125,7 +132,8 @@ def _prepared(node: str, config: str, card: ModelCard, _run: int) -> Participant
             f"The examples of '{settings.name}' are {shape} of {dtype}; those of the federation are {card.shape} of "
             f"{card.dtype}."
         )
-    return Participant(server, client, server.model.build(card.shape, len(card.classes)), card)
+    network = server.model.build(card.shape, len(card.classes))
+    return Participant(server, client, network, card, settings.priors or server.priors)
 
 
 def _trial_client(config: Config, number: int) -> Client:
@@ -153,20 +161,23 @@ def _presence(content: RecordDict, context: Context) -> RecordDict:
     return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype, classes).to_records()
 
 
-def _assign_plain(content: RecordDict, client: int, context: Context) -> Assignment:
+def _assign_plain(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
     if Briefing.from_records(content).read_config().privacy.on:
         raise ConfigError("The server asked for a plain update of a run in which [privacy] is on.")
-    return _assign(content, context)
+    return _assign(content, model, work, context)
 
 
-def _assign(content: RecordDict, context: Context) -> Assignment:
+def _assign(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
     mine, briefing = _participant(content, context), Briefing.from_records(content)
     count = len(mine.card.classes)
     total = torch.zeros(count, count) if briefing.co_negatives is None else briefing.co_negatives
-    method, engine = mine.config.method, mine.config.engine
-    task = method.task(mine.client.facts, total, briefing.clients)
+    method, engine, seed, facts = mine.config.method, mine.config.engine, mine.config.seed, mine.client.facts
+    if mine.estimates:
+        priors = estimated_priors(context, mine.client, mine.network, mine.priors, model, work, seed)
+        facts = facts._replace(priors=priors)
+    task = method.task(facts, total, briefing.clients)
     report = isinstance(engine, FlowerEngine) and engine.report_risk
-    return Assignment(mine.client, method, task, mine.network, mine.config.seed, report)
+    return Assignment(mine.client, method, task, mine.network, seed, report)
 
 
 def _protected_negatives(content: RecordDict, context: Context) -> Vector:
@@ -178,8 +189,8 @@ def _protected_negatives(content: RecordDict, context: Context) -> Vector:
 
 def _protected_update(content: RecordDict, context: Context) -> tuple[int, Vector]:
     """Train, and return the client's weight and its update as the settings let it leave."""
-    mine, assignment = _participant(content, context), _assign(content, context)
     model, work = unpack_work(content)
+    mine, assignment = _participant(content, context), _assign(content, model, work, context)
     update = assignment.update(model, work)
     change = Layout(assignment.network).difference(model, update.model)
     return protect(mine.config.privacy, change, update.examples, mine.config.seed, work.round, work.client)

@@ -19,7 +19,6 @@ from fedpu.deploy.roster import Roster, common_card
 from fedpu.engine import FlowerEngine, initial_model
 from fedpu.engine.flower.clients import NodeClients
 from fedpu.engine.flower.exchange import Exchange
-from fedpu.engine.flower.settings import refuse_estimates
 from fedpu.engine.flower.wire import GridWire, Wire
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.experiment import Course, Result, train
@@ -55,7 +54,6 @@ def server_app(config_file: Path) -> ServerApp:
 
 def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
     """Run a configuration with the clients that connect, and record it in ``out``."""
-    refuse_estimates(config.priors)
     if resume:
         directory = RunDirectory.open(out)
         config, members = directory.config(), directory.members()

@@ -31,9 +31,15 @@ class ClientTrainer(Trainer):
         """Train from the global ``model`` on the client's own data; return its new parameters."""
         job = self.job
         client = job.federation.client(work.client)
-        facts = client.facts if work.priors is None else client.facts._replace(priors=torch.tensor(work.priors))
-        task = job.method.task(facts, self.co_negatives, len(job.federation))
-        return update_client(self.network, model, client, job.method, task, work, job.seed)
+        return update_client(self.network, model, client, job.method, self.task(work), work, job.seed)
+
+    def task(self, work: Work) -> Task:
+        """Return the constants of the client's risk, with its class priors as it knows them by now."""
+        job = self.job
+        facts = job.federation.client(work.client).facts
+        if work.priors is not None:
+            facts = facts._replace(priors=torch.tensor(work.priors))
+        return job.method.task(facts, self.co_negatives, len(job.federation))
 
 
 def update_client(

@@ -10,24 +10,76 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedpu.engine.base import Clients, Job, ModelState, Update, Work
 from fedpu.errors import EstimationError
 from fedpu.labelling import Client
-from fedpu.priors import confidence, divided, model_shares, outputs, own_estimate, population_priors
+from fedpu.priors import Priors, confidence, divided, model_shares, outputs, own_estimate, population_priors
 from fedpu.randomness import torch_seed
 
 NEVER = -1
 
 
+class OwnPriors(NamedTuple):
+    """What a client keeps of its estimates from round to round."""
+
+    priors: Float[Tensor, " C"]
+    own: Float[Tensor, " C"]
+    """what the configured estimator found, NaN where it found nothing"""
+    last: int
+    """round of the last estimate"""
+
+    @classmethod
+    def initial(cls, priors: Float[Tensor, " C"]) -> OwnPriors:
+        """Start from a first guess."""
+        return cls(priors.double(), torch.full_like(priors, torch.nan, dtype=torch.float64), NEVER)
+
+    def due(self, round_: int, settings: Priors) -> bool:
+        """Is it time for a new estimate?"""
+        return self.last == NEVER or round_ - self.last >= settings.every
+
+
 def estimates(job: Job) -> bool:
     """Do the clients of the job estimate their priors?"""
     return job.priors.source == "estimated" and job.method.uses_unlabelled
+
+
+def estimate(kept: OwnPriors, client: Client, network: nn.Module, settings: Priors, work: Work, seed: int) -> OwnPriors:
+    """Bring a client's priors up to date, as far as its data and the global model (``network``) allow."""
+    seed = torch_seed(seed, "priors", work.round, work.client)
+    logits = outputs(client, network) if settings.needs_model else None
+    if logits is not None and confidence(client, logits) < settings.trust:
+        logits = None
+    own = _own_priors(kept.own, client, logits, settings, seed)
+    found = bool(own.isfinite().any())
+    others = None
+    if logits is not None and settings.others == "em" and bool((client.labels < 0).any()):
+        others = model_shares(client, logits, seed)
+    if others is None and not found:
+        return kept
+    facts = client.facts
+    inside = divided(own.numpy(), others)
+    new = torch.from_numpy(population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario))
+    weight = 0.0 if kept.last == NEVER else settings.smoothing
+    return OwnPriors(weight * kept.priors + (1 - weight) * new, own, work.round)
+
+
+def _own_priors(
+    before: Float[Tensor, " C"], client: Client, logits: Float[Tensor, "r C"] | None, settings: Priors, seed: int
+) -> Float[Tensor, " C"]:
+    """Return what the configured estimator finds, NaN where it can't tell: of too few examples it tells nothing.
+
+    ``logits`` are those of a model that can be trusted, or None. Where the model plays no part, once is enough.
+    """
+    if logits is not None if settings.looks_at_model else not bool(before.isfinite().any()):
+        with suppress(EstimationError):
+            return torch.from_numpy(own_estimate(client, logits, settings, seed=seed).priors)
+    return before
 
 
 class Estimating(Clients):
@@ -38,66 +90,33 @@ class Estimating(Clients):
         self._clients = clients
         self._job = job
         self._network = job.initial_model().to(device)
-        self._priors = job.federation.priors.double()
-        self._own = torch.full_like(self._priors, torch.nan)
-        self._last = torch.full((len(job.federation),), NEVER)
+        self._kept = [OwnPriors.initial(priors) for priors in job.federation.priors]
 
     def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
         """Bring the priors of the round's clients up to date, then train them."""
-        due = [piece for piece in work if self._due(piece)]
+        job, kept = self._job, self._kept
+        due = [piece for piece in work if kept[piece.client].due(piece.round, job.priors)]
         if due:
             self._network.load_state_dict(model)
             for piece in due:
-                self._estimate(piece)
+                client = job.federation.client(piece.client)
+                kept[piece.client] = estimate(kept[piece.client], client, self._network, job.priors, piece, job.seed)
         return self._clients.update(
-            model, [replace(piece, priors=tuple(self._priors[piece.client].tolist())) for piece in work]
+            model, [replace(piece, priors=tuple(kept[piece.client].priors.tolist())) for piece in work]
         )
 
     def kept(self) -> ModelState:
         """Return the priors by now, what clients found in their own data, and the round of each one's last estimate."""
-        return {"priors": self._priors.clone(), "own": self._own.clone(), "last": self._last.clone()}
+        priors, own, last = zip(*self._kept, strict=True)
+        return {"priors": torch.stack(priors), "own": torch.stack(own), "last": torch.tensor(last)}
 
     def restore(self, kept: ModelState) -> None:
         """Go on with the priors of a checkpoint."""
         if kept:
-            self._priors, self._own, self._last = (kept[name].clone() for name in ("priors", "own", "last"))
+            rows = zip(kept["priors"].clone(), kept["own"].clone(), kept["last"].tolist(), strict=True)
+            self._kept = [OwnPriors(*row) for row in rows]
 
-    def _due(self, piece: Work) -> bool:
-        last, settings = int(self._last[piece.client]), self._job.priors
-        return last == NEVER or piece.round - last >= settings.every
-
-    def _estimate(self, piece: Work) -> None:
-        """Bring a client's priors up to date, as far as its data and the model allow."""
-        k, settings = piece.client, self._job.priors
-        client = self._job.federation.client(k)
-        seed = torch_seed(self._job.seed, "priors", piece.round, k)
-        logits = outputs(client, self._network) if settings.needs_model else None
-        if logits is not None and confidence(client, logits) < settings.trust:
-            logits = None
-        own = self._own_priors(client, k, logits, seed)
-        others = None
-        if logits is not None and settings.others == "em" and bool((client.labels < 0).any()):
-            others = model_shares(client, logits, seed)
-        if others is None and not np.isfinite(own).any():
-            return
-        facts = client.facts
-        inside = divided(own, others)
-        new = torch.from_numpy(population_priors(inside, facts.labelled, int(facts.unlabelled), client.scenario))
-        weight = 0.0 if int(self._last[k]) == NEVER else settings.smoothing
-        self._priors[k] = weight * self._priors[k] + (1 - weight) * new
-        self._last[k] = piece.round
-
-    def _own_priors(
-        self, client: Client, k: int, logits: Float[Tensor, "r C"] | None, seed: int
-    ) -> Float[np.ndarray, " C"]:
-        """Return what the configured estimator finds, NaN where it can't tell: of too few examples it tells nothing.
-
-        ``logits`` are those of a model that can be trusted, or None.
-        """
-        settings = self._job.priors
-        found = bool(self._own[k].isfinite().any())
-        # Where the model plays no part in it, once is enough.
-        if logits is not None if settings.looks_at_model else not found:
-            with suppress(EstimationError):
-                self._own[k] = torch.from_numpy(own_estimate(client, logits, settings, seed=seed).priors)
-        return self._own[k].numpy()
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who was asked in the last round and took no part in its result."""
+        return self._clients.left_out

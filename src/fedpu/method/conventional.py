@@ -18,7 +18,7 @@ class ConventionalPU(Method):
 
     name: Literal["conventional-pu"] = "conventional-pu"
     clamp: Clamp = Field(
-        "max", description="keep the estimated risk of hidden negatives above its bound: max | reverse | off"
+        "reverse", description="keep the estimated risk of hidden negatives above its bound: reverse | max | off"
     )
     expectation: Expectation = EXPECTATION
     bounded: bool = Field(False, description="for conventional-pu: the loss 1 − p instead of −log p")

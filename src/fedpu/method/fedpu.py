@@ -41,7 +41,7 @@ class FedPU(Method):
         "authors' code)",
     )
     clamp: Clamp = Field(
-        "max", description="keep the estimated risk of hidden negatives above its bound: max | reverse | off"
+        "reverse", description="keep the estimated risk of hidden negatives above its bound: reverse | max | off"
     )
     lent: Lent = Field(
         "printed",

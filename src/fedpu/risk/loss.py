@@ -34,7 +34,7 @@ class FedPULoss(nn.Module):
         unlabelled_share: float = 1.0,
         lent: Float[Tensor, "C C"] | None = None,
         surrogate: str = "log",
-        clamp: str = "max",
+        clamp: str = "reverse",
         cross_entropy: float = 0.0,
     ) -> None:
         super().__init__()

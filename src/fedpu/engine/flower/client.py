@@ -39,8 +39,8 @@ class Assignment:
         return update_client(self.network, model, self.client, self.method, self.task, work, self.seed)
 
 
-Assign = Callable[[RecordDict, int, Context], Assignment]
-"""makes an assignment of a message's content, the number of the client, and the node's context"""
+Assign = Callable[[RecordDict, ModelState, Work, Context], Assignment]
+"""makes an assignment of a message's content, the global model and the work that it holds, and the node's context"""
 
 
 def client_app(assign: Assign) -> ClientApp:
@@ -64,5 +64,5 @@ def answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 def _update(content: RecordDict, context: Context, assign: Assign) -> RecordDict:
     model, work = unpack_work(content)
-    mine = assign(content, work.client, context)
+    mine = assign(content, model, work, context)
     return pack_update(mine.update(model, work), mine.report_risk)

@@ -44,12 +44,16 @@ def unpack_model(record: Any) -> ModelState:
 def pack_work(model: ModelRecord, work: Work) -> RecordDict:
     """Return what the server asks of one client in one round; the packed model is shared by all messages."""
     asked = {key: value for key, value in asdict(work).items() if value is not None}
+    if work.priors is not None:
+        asked["priors"] = list(work.priors)
     return RecordDict({MODEL: model, WORK: ConfigRecord(asked)})
 
 
 def unpack_work(content: RecordDict) -> tuple[ModelState, Work]:
     """Read what the server asks."""
     asked: dict[str, Any] = dict(content[WORK])
+    if "priors" in asked:
+        asked["priors"] = tuple(asked["priors"])
     return unpack_model(content[MODEL]), Work(**asked)
 
 

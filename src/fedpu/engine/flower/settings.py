@@ -10,7 +10,6 @@ from pydantic import Field
 
 from fedpu.engine.base import Clients, Engine, Job
 from fedpu.errors import ConfigError
-from fedpu.priors import Priors
 
 
 class FlowerEngine(Engine):
@@ -41,19 +40,9 @@ class FlowerEngine(Engine):
     def start(self, job: Job) -> AbstractContextManager[Clients]:
         """Start Flower's simulation with a simulated node a client."""
         require_flower(simulation=True)
-        refuse_estimates(job.priors)
         from fedpu.engine.flower.simulation import simulated_clients
 
         return simulated_clients(self, job)
-
-
-def refuse_estimates(priors: Priors) -> None:
-    """Refuse priors that clients would have to estimate: on Flower they do not, and would train with a first guess."""
-    if priors.source == "estimated":
-        raise ConfigError(
-            "priors.source = \"estimated\" works in one process so far, not on Flower. Estimate with 'fedpu priors' "
-            'and set priors.source = "given" and priors.values.'
-        )
 
 
 def require_flower(simulation: bool = False) -> None:

@@ -24,8 +24,9 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpu.engine.base import Clients, Job
+from fedpu.engine.base import Clients, Job, ModelState, Work
 from fedpu.engine.client import ClientTrainer
+from fedpu.engine.estimating import Estimating, estimates
 from fedpu.engine.flower.app_folder import write_app
 from fedpu.engine.flower.client import Assignment, client_app
 from fedpu.engine.flower.clients import NodeClients
@@ -119,7 +120,8 @@ class Simulation:
         def complete(content: RecordDict) -> None:
             content[JOB] = ConfigRecord({"path": str(path)})
 
-        return NodeClients(Exchange(self._wire, self._settings, lambda: nodes), complete)
+        clients = NodeClients(Exchange(self._wire, self._settings, lambda: nodes), complete)
+        return Estimating(clients, job, torch.device("cpu")) if estimates(job) else clients
 
 
 def _wait_for_end(process: int) -> None:
@@ -208,13 +210,11 @@ def _trainer(path: str) -> ClientTrainer:
     return ClientTrainer(job, torch.device("cpu"))
 
 
-def _simulated(content: RecordDict, client: int, context: Context) -> Assignment:
+def _simulated(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
     told: Any = content[JOB]
     trainer = _trainer(told["path"])
-    job = trainer.job
-    mine = job.federation.client(client)
-    task = job.method.task(mine.facts, trainer.co_negatives, len(job.federation))
-    return Assignment(mine, job.method, task, trainer.network, job.seed, report_risk=True)
+    job, task = trainer.job, trainer.task(work)
+    return Assignment(job.federation.client(work.client), job.method, task, trainer.network, job.seed, report_risk=True)
 
 
 simulated_app: ClientApp = client_app(_simulated)
