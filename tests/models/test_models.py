@@ -33,6 +33,40 @@ def test_norms_are_as_asked() -> None:
     assert any(isinstance(m, torch.nn.GroupNorm) for m in ColourCNN().build((3, 32, 32), 10).modules())
 
 
+def test_augmented_images_are_mirrored_and_moved_copies_and_evaluation_sees_none() -> None:
+    network = ColourCNN(augment=True).build((3, 32, 32), 10)
+    layer = network[0]
+    images = torch.rand(60, 3, 9, 7) + 1
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        changed = layer(images)
+    found = set()
+    for before, after in zip(images, changed, strict=True):
+        fits = [
+            (mirrored, down, right)
+            for mirrored in (False, True)
+            for down in range(9)
+            for right in range(9)
+            if torch.equal(moved(before.flip(2) if mirrored else before, down, right), after)
+        ]
+        assert fits, "an image became something else"
+        found.add(fits[0])
+    assert {mirrored for mirrored, _, _ in found} == {False, True}
+    assert {down for _, down, _ in found} == {right for _, _, right in found} == set(range(9))
+    assert torch.equal(network.eval()[0](images), images)
+    assert [tuple(p.shape) for p in network.parameters()] == [
+        tuple(p.shape) for p in ColourCNN().build((3, 32, 32), 10).parameters()
+    ]
+    assert ResNet9(augment=True).build((3, 32, 32), 7)(torch.randn(2, 3, 32, 32)).shape == (2, 7)
+
+
+def moved(image: torch.Tensor, down: int, right: int) -> torch.Tensor:
+    """Cut an image's size out of one with a margin of four zeros."""
+    wide = torch.zeros(3, 17, 15)
+    wide[:, 4:13, 4:11] = image
+    return wide[:, down : down + 9, right : right + 7]
+
+
 def test_inputs_that_a_model_can_not_take_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least 16×16 pixels; these inputs are 1×8×8"):
         PaperCNN().build((1, 8, 8), 10)
