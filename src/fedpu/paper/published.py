@@ -117,12 +117,15 @@ class Table:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
-    """Return nested tables with the changes set on top. A table of another name, such as another network, starts anew."""
+    """Return nested tables with the changes set on top. A table of another name, as of another network, starts anew."""
     result = deepcopy(dict(base))
     for key, value in changes.items():
         before = result.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        if both and value.get("name", before.get("name")) == before.get("name"):
+        if (
+            isinstance(value, Mapping)
+            and isinstance(before, Mapping)
+            and value.get("name") in (None, before.get("name"))
+        ):
             result[key] = merged(before, value)
         else:
             result[key] = deepcopy(value)
