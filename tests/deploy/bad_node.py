@@ -1,4 +1,5 @@
-"""A node that trains as it should and then sends something else in some rounds: NaN, wrong shapes, a huge step.
+"""A node that is late in round 1, and sends something else than it has learnt in the next: NaN, wrong shapes, a huge
+step.
 
 Usage: python bad_node.py NODE.toml
 """
@@ -6,6 +7,7 @@ Usage: python bad_node.py NODE.toml
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from flwr.app import Context, Message
 from fedpu.deploy import node
 from fedpu.engine.flower.messages import MODEL, TRAIN, pack_model, unpack_model
 
+LATE = "1"
+SECONDS = 25.0
 Model = dict[str, torch.Tensor]
 HARM: dict[str, Callable[[Model], Model]] = {
     "2": lambda model: {name: value * torch.nan for name, value in model.items()},
@@ -31,7 +35,11 @@ class BadApp:
     def __call__(self, message: Message, context: Context) -> Message:
         reply = self.honest(message, context)
         harm = HARM.get(message.metadata.group_id)
-        if message.metadata.message_type == TRAIN and harm is not None:
+        if message.metadata.message_type != TRAIN:
+            return reply
+        if message.metadata.group_id == LATE:
+            time.sleep(SECONDS)
+        if harm is not None:
             reply.content[MODEL] = pack_model(harm(unpack_model(reply.content[MODEL])))
         return reply
 

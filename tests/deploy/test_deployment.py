@@ -157,7 +157,7 @@ def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDep
 def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
     deployed: LocalDeployment, config: Config, tmp_path: Path
 ) -> None:
-    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "aggregation.rounds=12")
+    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "engine.deadline=20", "aggregation.rounds=12")
     out, here = tmp_path / "run", deployed.deployment
     deployed.nodes["2"].stop()
     bad = deployed.start([sys.executable, str(HERE / "bad_node.py"), str(here.node_file("2"))], "bad")
@@ -174,6 +174,7 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
         deployed.start_run(config, out).wait(on_round, seconds=300.0)
     lines = RunDirectory(out).rounds()
     left_out = {line["round"]: line["left_out"] for line in lines if "left_out" in line}
+    assert "deadline" in left_out[1]["2"]
     assert "NaN" in left_out[2]["2"]
     assert "shape (2,)" in left_out[3]["2"]
     assert "max_norm" in left_out[4]["2"]
