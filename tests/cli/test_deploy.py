@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedpu.cli.app import app
 from fedpu.config import Config
 from fedpu.deploy import NodeSettings
-from fedpu.errors import ConfigError
+from fedpu.errors import ConfigError, LabellingError
 
 
 def fedpu(*arguments: str) -> str:
@@ -86,3 +86,8 @@ def test_without_flower_it_says_how_to_install_it(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pip install 'fedpu[flower]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_trial_that_would_leave_a_class_to_nobody_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(LabellingError, match="some class would be labelled by nobody"):
+        fedpu("local", "--nodes", "3", "--preset", "quickstart", "--out", str(tmp_path / "run"))

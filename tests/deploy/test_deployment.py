@@ -196,6 +196,8 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
 
 
 def test_too_few_clients_end_the_run_with_a_sentence(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
-    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=3")
-    with pytest.raises(FedpuError, match=r"the run waits for 0, nobody\."):
+    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=12", "model.name=somebody:network")
+    with pytest.raises(
+        FedpuError, match=r"the run waits for 0, nobody\.\nNode \d+ can't take part: .*'somebody:network'"
+    ):
         deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)

@@ -42,7 +42,7 @@ def local(
     """Start a SuperLink and nodes on this machine with TLS and keys, run, and stop them all.
 
     Every node is a client of the configured data set. Example: 'fedpu deploy local --nodes 3 --preset quickstart
-    --out runs/trial'.
+    --set labelling.positive=[4,3,3] --out runs/trial'.
     """
     require_flower()
     from fedpu.deploy.local import deployed_config, local_deployment

@@ -16,7 +16,7 @@ from fedpu.deploy.folder import Deployment, create, write_config
 from fedpu.deploy.server import ERROR_FILE
 from fedpu.engine.flower.processes import CONNECTION, LOOPBACK, Child, children, flwr, free_port, listening
 from fedpu.errors import ConfigError, FedpuError
-from fedpu.experiment import OnRound
+from fedpu.experiment import OnRound, prepare
 from fedpu.record import RunDirectory
 
 START = 120.0
@@ -119,6 +119,7 @@ class Run:
 @contextmanager
 def local_deployment(folder: Path, config: Config, names: list[str]) -> Iterator[LocalDeployment]:
     """Start a SuperLink and nodes, each a client of the configured data set; stop all of them at the end."""
+    prepare(config)  # what can't be handed out is refused here, and not by every node for itself
     deployment = create(folder, config, names, f"{LOOPBACK}:{free_port()}")
     with children() as started:
         local = LocalDeployment(deployment, started)

@@ -33,6 +33,7 @@ class Roster:
         self._present: dict[int, Presence] = {}
         self._asked: dict[str, int] = {}
         self._again: dict[int, float] = {}
+        self._refusals: dict[int, str] = {}
 
     def gather(self, whom: int | Sequence[str]) -> list[Presence]:
         """Wait for that many clients, or for those names; return them in the order of their names."""
@@ -79,8 +80,10 @@ class Roster:
             if isinstance(answer, Failure):
                 raise ValueError(str(answer))
             self._present[node] = Presence.from_records(answer)
+            self._refusals.pop(node, None)
         except ValueError as error:
-            self._tell(f"node {node} can't take part: {error}")
+            self._refusals[node] = f"Node {node} can't take part: {error}"
+            self._tell(self._refusals[node])
 
     def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> dict[str, int]:
         end, told = time.monotonic() + self._rules.wait, -1
@@ -91,9 +94,10 @@ class Roster:
             if time.monotonic() > end:
                 if enough is not None and len(found) >= enough:
                     break
+                told_why = "".join(f"\n{refusal}" for refusal in self._refusals.values())
                 raise TrainingError(
-                    f"After {self._rules.wait:g} seconds (engine.wait) {len(found)} clients are connected, "
-                    f"and the run waits for {whom}."
+                    f"After {self._rules.wait:g} seconds (engine.wait) {len(found)} clients have joined, "
+                    f"and the run waits for {whom}.{told_why}"
                 )
             time.sleep(PAUSE)
         return found
