@@ -14,6 +14,11 @@ settings.register_profile("fedpu", deadline=None, derandomize=True)
 settings.load_profile("fedpu")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first: tests that start Flower's processes, which mostly wait, while others compute."""
+    items.sort(key=lambda item: item.get_closest_marker("nodes") is None)
+
+
 @pytest.fixture(scope="session")
 def digits() -> Dataset:
     return load(DataSettings(name="digits"))
