@@ -32,6 +32,7 @@ from fedpu.deploy.protocol import (
 )
 from fedpu.deploy.settings import NodeSettings
 from fedpu.engine import FlowerEngine, ModelState, Work
+from fedpu.engine.estimating import estimates
 from fedpu.engine.flower.client import Assignment, answer, client_app
 from fedpu.engine.flower.messages import unpack_work
 from fedpu.errors import ConfigError, DataError
@@ -59,11 +60,6 @@ class Participant:
     card: ModelCard
     priors: Priors
     """whose priors it trains with"""
-
-    @property
-    def estimates(self) -> bool:
-        """Does it estimate its priors?"""
-        return self.priors.source == "estimated" and self.config.method.uses_unlabelled
 
 
 def node_settings(context: Context) -> NodeSettings:
@@ -172,7 +168,7 @@ def _assign(content: RecordDict, model: ModelState, work: Work, context: Context
     count = len(mine.card.classes)
     total = torch.zeros(count, count) if briefing.co_negatives is None else briefing.co_negatives
     method, engine, seed, facts = mine.config.method, mine.config.engine, mine.config.seed, mine.client.facts
-    if mine.estimates:
+    if estimates(mine.priors, method):
         priors = estimated_priors(context, mine.client, mine.network, mine.priors, model, work, seed)
         facts = facts._replace(priors=priors)
     task = method.task(facts, total, briefing.clients)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fedpu.engine.base import Clients, Job, ModelState, Update, Work
 from fedpu.errors import EstimationError
 from fedpu.labelling import Client
+from fedpu.method import Method
 from fedpu.priors import Priors, confidence, divided, model_shares, outputs, own_estimate, population_priors
 from fedpu.randomness import torch_seed
 
@@ -44,9 +45,9 @@ class OwnPriors(NamedTuple):
         return self.last == NEVER or round_ - self.last >= settings.every
 
 
-def estimates(job: Job) -> bool:
-    """Do the clients of the job estimate their priors?"""
-    return job.priors.source == "estimated" and job.method.uses_unlabelled
+def estimates(priors: Priors, method: Method) -> bool:
+    """Do clients estimate their priors with these settings?"""
+    return priors.source == "estimated" and method.uses_unlabelled
 
 
 def estimate(kept: OwnPriors, client: Client, network: nn.Module, settings: Priors, work: Work, seed: int) -> OwnPriors:

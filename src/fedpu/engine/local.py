@@ -54,7 +54,7 @@ class MachineEngine(Engine):
         """Start the workers."""
         with start_pool(self.trainer(job), self.worker_count(job)) as pool:
             clients = self.clients(job, pool)
-            yield Estimating(clients, job, self.compute_device()) if estimates(job) else clients
+            yield Estimating(clients, job, self.compute_device()) if estimates(job.priors, job.method) else clients
 
     @abstractmethod
     def trainer(self, job: Job) -> Callable[[], Trainer]:

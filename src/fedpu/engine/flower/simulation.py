@@ -121,7 +121,7 @@ class Simulation:
             content[JOB] = ConfigRecord({"path": str(path)})
 
         clients = NodeClients(Exchange(self._wire, self._settings, lambda: nodes), complete)
-        return Estimating(clients, job, torch.device("cpu")) if estimates(job) else clients
+        return Estimating(clients, job, torch.device("cpu")) if estimates(job.priors, job.method) else clients
 
 
 def _wait_for_end(process: int) -> None:
