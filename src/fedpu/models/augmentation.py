@@ -22,15 +22,15 @@ class Augmentation(nn.Module):
         """Return the images changed while training, and as they are otherwise."""
         if not self.training:
             return x
-        count, _, height, width = x.shape
+        count, channels, height, width = x.shape
         mirrored = torch.rand(count, device=x.device) < 0.5
         down, right = torch.randint(2 * SHIFT + 1, (2, count, 1), device=x.device)
         rows = torch.arange(height, device=x.device) + down
         columns = torch.arange(width, device=x.device)
         columns = torch.where(mirrored[:, None], columns.flip(0), columns) + right
-        image = torch.arange(count, device=x.device)[:, None, None]
-        moved = pad(x, (SHIFT, SHIFT, SHIFT, SHIFT)).permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]]
-        return moved.permute(0, 3, 1, 2).contiguous()
+        padded = pad(x, (SHIFT, SHIFT, SHIFT, SHIFT))
+        places = rows[:, :, None] * padded.shape[-1] + columns[:, None, :]
+        return padded.flatten(2).gather(2, places.view(count, 1, -1).expand(-1, channels, -1)).view(x.shape)
 
 
 def augmenting(wanted: bool) -> list[nn.Module]:

@@ -18,6 +18,8 @@ from fedpu.risk import PADDING, LinearRisk, Task, linear_risk
 
 EXAMPLES = 128
 """examples that a step of a stack should have: fewer leave a core idle, more leave its cache"""
+PASS = 256
+"""examples that one pass of a full batch takes: what a pass keeps for its way back stays in the cache"""
 FLOATS = 4_000_000
 """parameters that a stack may have in all: a worker has three buffers of that size"""
 
@@ -136,24 +138,31 @@ class StackTrainer(Trainer):
         work: Work,
         weights: Float[Tensor, " K"],
     ) -> Float[Tensor, " D"]:
-        """Return the clients' mean after one step each, from one pass over the examples of all of them.
+        """Return the clients' mean after one step each, all of them on the parameters that they start from.
 
         Before their first step all clients have the same parameters, so the mean of their gradients is the gradient of
-        their mean loss: no client needs parameters of its own.
+        their mean loss: no client needs parameters of its own. The loss of a batch is not a sum over its examples (it
+        is clamped), so a batch of more than one pass goes forward twice: for its loss, then for each pass's gradient.
         """
         active, length = positions.shape
         real = (positions >= 0).view(-1)
         inputs, labels = self._gather(positions.view(1, -1)[:, real])
+        passes = inputs.split(PASS, dim=-1)
         classes = len(self.job.federation.classes)
         parameters = self.network.views(start[None])
         logits = start.new_zeros(active * length, classes)
-        logits[real] = self.network.forward(parameters, inputs)[0].T
+        logits[real] = torch.cat([self.network.forward(parameters, part)[0].T for part in passes])
         every = torch.full((active * length,), PADDING)
         every[real] = labels[0]
         pull = objective(logits.view(active, length, classes), every.view(active, length))
         pull = (pull * weights[:active, None, None]).view(-1, classes)[real]
-        gradient = torch.empty_like(start)[None]
-        self.network.backward(parameters, pull.T[None].contiguous(), self.network.views(gradient))
+        gradient = torch.zeros_like(start)[None]
+        share = torch.empty_like(gradient)
+        for part, pulled in zip(passes, pull.split(PASS), strict=True):
+            if len(passes) > 1:
+                self.network.forward(parameters, part)
+            self.network.backward(parameters, pulled.T[None].contiguous(), self.network.views(share))
+            gradient += share
         if work.weight_decay:
             gradient.add_(start, alpha=work.weight_decay * float(weights[:active].sum()))
         return start - work.lr * gradient[0]
