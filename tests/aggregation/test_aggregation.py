@@ -11,7 +11,7 @@ from fedpu.aggregation import AGGREGATIONS, FedAvg, FedProx, FedSGD, ServerState
 from fedpu.algorithm import rounds
 from fedpu.config import Config
 from fedpu.engine import Job, LocalEngine, Update
-from fedpu.experiment import prepare
+from fedpu.experiment import prepare, run
 from fedpu.risk import co_negatives
 
 
@@ -108,6 +108,14 @@ def test_fedsgd_is_gradient_descent_with_momentum_on_the_weighted_risk(tiny_conf
         optimiser.step()
     for name, value in network.state_dict().items():
         torch.testing.assert_close(last.state.model[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("split", [["partition.clients=2"], ["partition.kind=dirichlet", "partition.alpha=0.3"]])
+def test_supervised_fedsgd_does_not_depend_on_the_split(tiny_config: Config, split: list[str]) -> None:
+    config = tiny_config.with_("method.name=supervised", "aggregation.name=fedsgd", "aggregation.momentum=0.9")
+    expected, other = run(config).model.state_dict(), run(config.with_(*split)).model.state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(other[name], value, rtol=1e-5, atol=1e-6)
 
 
 def test_fedsgd_averages_buffers_instead_of_stepping_along_them() -> None:

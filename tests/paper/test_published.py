@@ -74,6 +74,11 @@ def test_supervised_cells_of_rows_that_differ_in_labelling_alone_are_one_configu
     assert Config.load(preset="table1-row1-fedpu") != Config.load(preset="table1-row4-fedpu")
 
 
+def test_supervised_cells_of_fedsgd_are_one_configuration():
+    assert Config.load(preset="table8-row1-supervised") == Config.load(preset="table10-row4-supervised")
+    assert Config.load(preset="table1-row1-supervised") != Config.load(preset="table3-row4-supervised")
+
+
 def test_a_table_goes_by_label_short_label_and_number():
     assert find_table("table:noniid") is find_table("noniid") is find_table("3") is find_table("table3")
     with pytest.raises(ConfigError, match=r"no table 'nonid'\. Did you mean 'noniid'\?"):

@@ -83,7 +83,11 @@ class Cell:
         values = merged(values, self.table.scales.get(scale, {}))
         values = merged(values, self.column.settings)
         if self.column.key == "supervised":
-            values.pop("labelling", None)  # everything is labelled: rows that differ in labelling alone are one run
+            # Everything is labelled: rows that differ in labelling alone are one run. With FedSGD the clients' mean
+            # gradient is that of all data, however they are split: there, rows that differ in the split are one, too.
+            values.pop("labelling", None)
+            if values.get("aggregation", {}).get("name") == "fedsgd":
+                values.pop("partition", None)
         return values
 
 
