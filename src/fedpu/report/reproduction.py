@@ -175,8 +175,9 @@ def save_reproduction(outcomes: Sequence[TableOutcome], out: Path) -> Path:
 def html_page(outcomes: Sequence[TableOutcome], pictures: dict[int, str]) -> str:
     """Return one self-contained page with every table and its curves."""
     scale = outcomes[0].scale
-    reduced = any(outcome.table.reduced(scale) for outcome in outcomes)
-    title = f"fedpu: the paper's tables{f' ({scale} scale: reduced)' if reduced else ''}"
+    reduced = sum(outcome.table.reduced(scale) for outcome in outcomes)
+    some = "" if reduced == len(outcomes) else "some tables "
+    title = f"fedpu: the paper's tables{f' ({scale} scale: {some}reduced)' if reduced else ''}"
     body = "".join(_html_table(outcome, pictures.get(outcome.table.number, "")) for outcome in outcomes)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
