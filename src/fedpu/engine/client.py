@@ -103,5 +103,6 @@ def refuse_not_finite(values: Iterable[Tensor], work: Work) -> None:
         return
     raise TrainingError(
         f"The parameters of client {work.client} stopped being numbers in round {work.round + 1} (NaN or infinity). "
-        "Lower aggregation.lr, and keep method.clamp and a bounded surrogate on."
+        "Lower aggregation.lr, and keep method.clamp and a bounded surrogate on; where many clients label the same "
+        "classes, method.lent = 'shared' keeps the lent term small."
     )
