@@ -84,13 +84,14 @@ def test_fedprox_holds_clients_near_the_global_model(tiny_config: Config) -> Non
     assert distance(10.0) < distance(1.0) < distance(0.0)
 
 
-def test_fedsgd_is_gradient_descent_with_momentum_on_the_weighted_risk(tiny_config: Config) -> None:
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+def test_fedsgd_is_gradient_descent_with_momentum_on_the_weighted_risk(tiny_config: Config, clip: float) -> None:
     """Four rounds against torch's own SGD on Σ_k (n_k/n) R_k, which sees all clients at once."""
     federation = prepare(
         tiny_config.with_("partition.kind=dirichlet", "labelling.overlap=true", "labelling.positive=3")
     ).federation
     job = Job(federation, tiny_config.method, tiny_config.model, seed=0)
-    aggregation = FedSGD(rounds=4, lr=0.3, lr_decay=0.9, momentum=0.5)
+    aggregation = FedSGD(rounds=4, lr=0.3, lr_decay=0.9, momentum=0.5, clip=clip)
     network = job.initial_model()
     with LocalEngine(workers=1).start(job) as clients:
         *_, last = rounds(clients, aggregation, ServerState.initial(network), len(federation), seed=0)
@@ -105,6 +106,8 @@ def test_fedsgd_is_gradient_descent_with_momentum_on_the_weighted_risk(tiny_conf
             inputs, labels = client.batch(torch.arange(len(client.labels)))
             risk = job.method.objective(network, inputs, labels, job.method.task(client.facts, matrix, len(federation)))
             (risk["total"] * federation.sizes[k] / federation.sizes.sum()).backward()
+        length = torch.nn.utils.clip_grad_norm_(network.parameters(), clip or float("inf"))
+        assert length > clip
         optimiser.step()
     for name, value in network.state_dict().items():
         torch.testing.assert_close(last.state.model[name], value, rtol=1e-4, atol=1e-5)

@@ -6,18 +6,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
+import torch
+from pydantic import Field
+
 from fedpu.aggregation.base import Aggregation, ServerState, weighted_mean
 from fedpu.engine import ModelState, Update, Work
 
 
 class FedSGD(Aggregation):
-    """w_{t+1} = w_t − η v_t with v_t = momentum · v_{t−1} + Σ_k (n_k/n) ∇R_k(w_t).
+    """w_{t+1} = w_t − η v_t with v_t = momentum · v_{t−1} + g_t, where g_t = Σ_k (n_k/n) ∇R_k(w_t).
 
     ``local_epochs`` and ``batch_size`` have no meaning here. Momentum can only act on the server, since a client takes
     one step.
     """
 
     name: Literal["fedsgd"] = "fedsgd"
+    clip: float = Field(
+        0.0, ge=0, description="for fedsgd: a mean gradient g_t that is longer than this is cut to it; 0: never"
+    )
 
     def work(self, seed: int, round_: int, selected: list[int]) -> list[Work]:
         """Ask everyone for one plain step on all of its data, from which the gradient can be read."""
@@ -28,14 +34,21 @@ class FedSGD(Aggregation):
         """Take the server's step along the mean gradient; buffers, which have none, are averaged."""
         lr = self.lr_at(state.round)
         mean = weighted_mean(updates)
+        gradient = {
+            name: (before.double() - mean[name].double()) / lr
+            for name, before in state.model.items()
+            if name not in state.buffers
+        }
+        length = float(torch.cat([part.flatten() for part in gradient.values()]).norm())
+        if self.clip and length > self.clip:
+            gradient = {name: part * (self.clip / length) for name, part in gradient.items()}
         model: ModelState = {}
         velocity: ModelState = {}
         for name, before in state.model.items():
             if name in state.buffers:
                 model[name] = mean[name]
                 continue
-            gradient = (before.double() - mean[name].double()) / lr
             previous = state.momentum.get(name)
-            velocity[name] = gradient if previous is None else self.momentum * previous + gradient
+            velocity[name] = gradient[name] if previous is None else self.momentum * previous + gradient[name]
             model[name] = (before.double() - lr * velocity[name]).to(before.dtype)
         return replace(state, round=state.round + 1, model=model, momentum=velocity)
