@@ -39,9 +39,10 @@ class FedSGD(Aggregation):
             for name, before in state.model.items()
             if name not in state.buffers
         }
-        length = float(torch.cat([part.flatten() for part in gradient.values()]).norm())
-        if self.clip and length > self.clip:
-            gradient = {name: part * (self.clip / length) for name, part in gradient.items()}
+        if self.clip:
+            length = float(torch.cat([part.flatten() for part in gradient.values()]).norm())
+            scale = self.clip / max(length, self.clip)
+            gradient = {name: part * scale for name, part in gradient.items()}
         model: ModelState = {}
         velocity: ModelState = {}
         for name, before in state.model.items():
