@@ -11,7 +11,7 @@ from fedpu.aggregation import AGGREGATIONS
 from fedpu.config import Config
 from fedpu.engine import Job
 from fedpu.engine.stacked import StackedNetwork, can_stack, stacks
-from fedpu.engine.stacked.trainer import PASS
+from fedpu.engine.stacked.trainer import EXAMPLES
 from fedpu.experiment import prepare, run
 from fedpu.method import METHODS
 from fedpu.models import MODELS
@@ -56,7 +56,7 @@ def test_every_model(tiny_config: Config, model: str) -> None:
 @pytest.mark.parametrize("method", ["fedpu", "positive-only"])
 def test_full_batches_of_several_passes(tiny_config: Config, method: str) -> None:
     config = tiny_config.with_("data.name=mnist-5k", "model.name=paper-cnn", "aggregation.name=fedsgd")
-    assert all(client > 2 * PASS for client in prepare(config).federation.sizes.tolist())
+    assert all(client > 2 * EXAMPLES for client in prepare(config).federation.sizes.tolist())
     assert_same_model(config.with_(f"method.name={method}", "aggregation.rounds=2", "aggregation.weight_decay=0.01"))
 
 

@@ -32,7 +32,9 @@ def test_the_picture_counts_what_clients_hold(tiny_config: Config, tmp_path: Pat
     save_picture(held, tmp_path / "deep/picture.png")
     assert np.asarray(Image.open(tmp_path / "deep/picture.png")).std() > 0
     save_picture(held, tmp_path / "picture.svg")
+    save_picture(held, tmp_path / "again.svg")
     assert "<svg" in (tmp_path / "picture.svg").read_text()
+    assert (tmp_path / "picture.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
     with pytest.raises(FedpuError, match=r"must end in \.png"):
         save_picture(held, tmp_path / "picture.docx")
 

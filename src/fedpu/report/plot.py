@@ -47,12 +47,23 @@ def save_figure(figure: Any, path: Path) -> None:
         raise FedpuError(f"'{path}' can't be drawn: the name must end in {', '.join(FORMATS)}.")
     with telling_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        if path.suffix.lower() == ".svg":
+            path.write_text(_svg(figure))
+        else:
+            figure.savefig(path, dpi=150)
 
 
 def as_svg(figure: Any) -> str:
     """Return the figure as SVG text for a page."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
+    text = _svg(figure)
     return text[text.index("<svg") :]
+
+
+def _svg(figure: Any) -> str:
+    """Return an SVG file's text, the same one for the same figure: no date, and ids that follow from what is drawn."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "fedpu"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()

@@ -146,14 +146,13 @@ def curves_figure(outcome: TableOutcome) -> Any:
             place.axhline(cell.cell.published, color=colour, linewidth=0.9, linestyle=":")
             lowest = min(lowest, mean[len(mean) // 4], cell.cell.published)
         place.set_title(row.row.name, fontsize=9)
+        place.set_xlabel("round", fontsize=8)
         place.set_ylim(max(0.0, lowest - 5), 100)
         place.grid(axis="y", alpha=0.3)
-    drawn = [place for place in axes if place.lines]
-    if drawn:
-        drawn[0].legend(fontsize=8, frameon=False, loc="lower right")
+    shown = {label: line for place in axes for line, label in zip(*place.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), fontsize=8, frameon=False)
     reduced = f" ({outcome.scale}: reduced)" if outcome.table.reduced(outcome.scale) else ""
     figure.suptitle(f"{outcome.table.label}{reduced}; dotted: the paper", fontsize=10)
-    figure.supxlabel("round", fontsize=9)
     figure.supylabel("test accuracy (%)", fontsize=9)
     return figure
 

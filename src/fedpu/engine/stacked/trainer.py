@@ -17,9 +17,7 @@ from fedpu.method import Forward, Method
 from fedpu.risk import PADDING, LinearRisk, Task, linear_risk
 
 EXAMPLES = 128
-"""examples that a step of a stack should have: fewer leave a core idle, more leave its cache"""
-PASS = 256
-"""examples that one pass of a full batch takes: what a pass keeps for its way back stays in the cache"""
+"""examples that a step of a stack should have, or a pass of a full batch: fewer leave a core idle, more its cache"""
 FLOATS = 4_000_000
 """parameters that a stack may have in all: a worker has three buffers of that size"""
 
@@ -124,8 +122,8 @@ class StackTrainer(Trainer):
                 flat, gradient = flat[:active], gradient[:active]
                 velocity = None if velocity is None else velocity[:active]
                 parameters, gradients = self.network.views(flat), self.network.views(gradient)
-            inputs, labels = self._gather(positions)
-            pull = objective(self.network.forward(parameters, inputs).transpose(1, 2), labels)
+            logits = self.network.forward(parameters, self._inputs(positions)).transpose(1, 2)
+            pull = objective(logits, self._labels(positions))
             self.network.backward(parameters, pull.transpose(1, 2), gradients)
             _step(flat, gradient, velocity, start, work[0])
         return whole[0] if len(work) == 1 else (weights @ whole.double()).float()
@@ -146,21 +144,18 @@ class StackTrainer(Trainer):
         """
         active, length = positions.shape
         real = (positions >= 0).view(-1)
-        inputs, labels = self._gather(positions.view(1, -1)[:, real])
-        passes = inputs.split(PASS, dim=-1)
+        passes = positions.view(1, -1)[:, real].split(EXAMPLES, dim=1)
         classes = len(self.job.federation.classes)
         parameters = self.network.views(start[None])
         logits = start.new_zeros(active * length, classes)
-        logits[real] = torch.cat([self.network.forward(parameters, part)[0].T for part in passes])
-        every = torch.full((active * length,), PADDING)
-        every[real] = labels[0]
-        pull = objective(logits.view(active, length, classes), every.view(active, length))
+        logits[real] = torch.cat([self.network.forward(parameters, self._inputs(part))[0].T for part in passes])
+        pull = objective(logits.view(active, length, classes), self._labels(positions))
         pull = (pull * weights[:active, None, None]).view(-1, classes)[real]
         gradient = torch.zeros_like(start)[None]
         share = torch.empty_like(gradient)
-        for part, pulled in zip(passes, pull.split(PASS), strict=True):
+        for part, pulled in zip(passes, pull.split(EXAMPLES), strict=True):
             if len(passes) > 1:
-                self.network.forward(parameters, part)
+                self.network.forward(parameters, self._inputs(part))
             self.network.backward(parameters, pulled.T[None].contiguous(), self.network.views(share))
             gradient += share
         if work.weight_decay:
@@ -195,14 +190,16 @@ class StackTrainer(Trainer):
             for step in range(steps)
         ]
 
-    def _gather(self, positions: Int64[Tensor, "K N"]) -> tuple[Float[Tensor, "K *shape N"], Int64[Tensor, "K N"]]:
-        """Return the inputs of a step, normalised and with the batch innermost, and the labels."""
-        filled = positions.clamp(min=0)
-        labels = torch.where(positions < 0, PADDING, self.labels[filled])
-        rows = self.rows.index_select(0, filled.view(-1))
+    def _labels(self, positions: Int64[Tensor, "K N"]) -> Int64[Tensor, "K N"]:
+        """Return the labels of a step."""
+        return torch.where(positions < 0, PADDING, self.labels[positions.clamp(min=0)])
+
+    def _inputs(self, positions: Int64[Tensor, "K N"]) -> Float[Tensor, "K *shape N"]:
+        """Return the inputs of a step, normalised and with the batch innermost."""
+        rows = self.rows.index_select(0, positions.clamp(min=0).view(-1))
         pixels = self.pixels.index_select(0, rows).to(torch.float32).mul_(self.scale).add_(self.shift)
         inputs = pixels.view(*positions.shape, -1).transpose(1, 2).contiguous()
-        return inputs.view(len(positions), *self.shape, positions.shape[1]), labels
+        return inputs.view(len(positions), *self.shape, positions.shape[1])
 
 
 class _Objective:
