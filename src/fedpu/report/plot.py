@@ -48,7 +48,7 @@ def save_figure(figure: Any, path: Path) -> None:
     with telling_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".svg":
-            path.write_text(_svg(figure))
+            path.write_text(_svg(figure), encoding="utf-8")
         else:
             figure.savefig(path, dpi=150)
 
