@@ -13,8 +13,8 @@ import pytest
 from fedpu.errors import FedpuError
 from fedpu.paper import find_table
 from fedpu.paper.published import COLUMNS, Row, Table
-from fedpu.report.reproduction import html_page, markdown, save_reproduction
-from fedpu.reproduction import carry_out, outcomes, plan, working_in
+from fedpu.report.reproduction import curves_figure, html_page, markdown, save_reproduction
+from fedpu.reproduction import CellOutcome, RowOutcome, TableOutcome, carry_out, outcomes, plan, working_in
 
 SETTINGS = {
     "data": {"name": "digits"},
@@ -151,3 +151,18 @@ def test_reduced_scales_say_so_everywhere(tmp_path):
     page = html_page(measured, {})
     assert page.count("educed") >= 2
     assert "REDUCED" not in markdown(outcomes([find_table("iid")], "paper", [0], tmp_path))
+
+
+def test_a_method_has_one_colour_in_all_pictures():
+    def colours(*keys):
+        curve = {0: [(1, 50.0), (2, 60.0)]}
+        row = Row(1, "a row", {}, dict.fromkeys(keys, 70.0))
+        table = Table(99, "table:small", "a small one", (), {}, {}, tuple(COLUMNS[key] for key in keys), (row,))
+        cells = [CellOutcome(cell, {0: 60.0}, curve, {}, None) for cell in table.cells()]
+        (panel,) = curves_figure(TableOutcome(table, "paper", [RowOutcome(row, cells)])).axes
+        lines, headings = panel.get_legend_handles_labels()
+        return {heading: line.get_color() for heading, line in zip(headings, lines, strict=True)}
+
+    all_four = colours("positive-only", "fedpu", "supervised", "conventional-pu")
+    assert len(set(all_four.values())) == 4
+    assert colours("fedpu", "supervised").items() <= all_four.items()

@@ -113,6 +113,37 @@ def test_with_overlap_the_printed_term_does_not() -> None:
     assert abs(fedpu - fedrisk1) > 0.1
 
 
+@given(worlds_with_clients(overlap=False), st.integers(0, 1000))
+def test_where_clients_are_alike_their_unlabelled_terms_cancel(case: tuple[World, list[set[int]]], seed: int) -> None:
+    world, sets = case
+    other = World(world.counts, World.random(seed, world.classes).logits)  # another classifier on the same data
+
+    def unlabelled(of: World) -> float:
+        terms = [
+            equations.fedpu_risk(case_control(of, mine), of.wrong_matrix(), of.unlabelled_vector()) for mine in sets
+        ]
+        return sum(float(term["unlabelled"]) for term in terms)
+
+    expected = (len(sets) - 1) * (world.classes - 1)  # K − 1 clients have a class among their negatives
+    assert unlabelled(world) == pytest.approx(expected, abs=TOLERANCE)
+    assert unlabelled(other) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_where_clients_hold_different_classes_they_do_not() -> None:
+    worlds = [World(np.diag([9, 1]), np.eye(2) * strength) for strength in (0.0, 5.0)]
+    sets, shares = [{0}, {1}], [np.array([0.9, 0.1]), np.array([0.1, 0.9])]
+    sums = [
+        sum(
+            float(
+                equations.fedpu_risk(case_control(of, mine), of.wrong_matrix(), of.unlabelled_vector(mix))["unlabelled"]
+            )
+            for mine, mix in zip(sets, shares, strict=True)
+        )
+        for of in worlds
+    ]
+    assert abs(sums[0] - sums[1]) > 0.5
+
+
 @settings(max_examples=50)
 @given(worlds_with_clients(overlap=True))
 def test_lent_weights_count_the_other_clients_to_which_both_classes_are_negative(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import statistics
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ EXPLANATION = (
     "Accuracies in per cent on the test set after the last round. Gap closed = (method − Baseline-1) / (Baseline-2 − "
     "Baseline-1), all three on the same partition."
 )
+COLOURED_FIRST = ("fedpu", "positive-only", "supervised", "conventional-pu")
+"""columns that have the same colour in every table's picture, the one that comparisons give them"""
 
 
 def heading(table: Table) -> str:
@@ -122,7 +125,8 @@ def _has_curves(outcome: TableOutcome) -> bool:
 
 def curves_figure(outcome: TableOutcome) -> Any:
     """Return the learning curves, a panel a row: the mean over seeds, and their range as a band."""
-    colours = {column.key: METHOD_COLOURS[i] for i, column in enumerate(outcome.table.columns)}
+    keys = [*COLOURED_FIRST, *(column.key for column in outcome.table.columns if column.available)]
+    colours = dict(zip(dict.fromkeys(keys), cycle(METHOD_COLOURS), strict=False))
     figure, axes = panels(len(outcome.rows))
     for place, row in zip(axes, outcome.rows, strict=True):
         lowest = 100.0
