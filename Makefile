@@ -1,4 +1,4 @@
-# make run    set up, then FedPU beside its two baselines on 4,000 MNIST images: about a minute
+# make run    set up, then aligned targets, FedPU and two baselines on 4,000 MNIST images: about a minute
 # make test   set up, then all tests
 # make check  format, lint, types, and the order of the modules
 
@@ -19,7 +19,7 @@ run: $(READY)
 	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff format --check .

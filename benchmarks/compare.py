@@ -159,10 +159,10 @@ def interleaved(pythons: dict[str, Path], command: list[str], repeats: int) -> d
 
 
 def table(outcomes: dict[str, Outcome], clients: int) -> str:
-    """Return the seconds a round as a Markdown table, with the ratio of each peer's best to each fedpu engine's."""
+    """Return the seconds per round as a Markdown table, with the ratio of each peer's best to each fedpu engine's."""
     ours = {name: outcome for name, outcome in outcomes.items() if name.startswith(harness.OURS) and outcome.runs}
     lines = [
-        ["peer", "best s a round", "median", "best ms a client", "start-up s", *(f"÷ {name}" for name in ours)],
+        ["peer", "best s per round", "median", "best ms per client", "start-up s", *(f"÷ {name}" for name in ours)],
         ["---"] + ["---:"] * (4 + len(ours)),
     ]
     for name, outcome in outcomes.items():

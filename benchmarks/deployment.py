@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpu.bench import machine
+from fedpu.applications.bench import machine
+from fedpu.applications.experiment import run
 from fedpu.config import Config
 from fedpu.deploy.client import NODE_FILE
 from fedpu.deploy.folder import create
 from fedpu.deploy.local import LocalDeployment, deployed_config
-from fedpu.engine.flower.processes import LOOPBACK, children, free_port
-from fedpu.experiment import run
+from fedpu.flower.processes import LOOPBACK, children, free_port
 
 NODES = ["0", "1", "2"]
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"

@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from fedpu.bench import machine
+from fedpu.applications.bench import machine
 from fedpu.data import DataSettings, load
 from fedpu.priors.estimators import Bbe, Bbse, ElkanNoto, Em, Estimate, Estimator, Km, Pe, PenalizedL1
 from fedpu.priors.estimators.classifier import ClassifierEstimator
@@ -223,7 +223,8 @@ def run_several(seeds: int, out: Path) -> None:
         for row in rows:
             estimator = ROWS[row]
             if isinstance(estimator, Em | Bbse):
-                table, extra = world.posteriors, {"training_priors": world.training_priors}
+                table = world.posteriors
+                extra: dict[str, Any] = {"training_priors": world.training_priors}
             else:
                 table, extra = world.features, {}
             positives = {c: table[orders[c][:500]] for c in digits}
@@ -292,12 +293,14 @@ def report(out: Path) -> None:
         + " | covered, % | MNIST, three digits at once: MAE | s, 10,000 × 784 |",
         "| --- |" + " --- |" * (len(names) + 3),
     ]
-    for row, found in sorted(summary.items(), key=lambda item: item[1][names[0]]["mae"]):
-        errors = " | ".join(f"{found[n]['mae']:.3f} ({found[n]['bias']:+.3f})" for n in names)
+    for name, found in sorted(summary.items(), key=lambda item: item[1][names[0]]["mae"]):
+        shown = " | ".join(f"{found[n]['mae']:.3f} ({found[n]['bias']:+.3f})" for n in names)
         covered = " / ".join(f"{100 * found[n]['covered']:.0f}" for n in names)
-        joint = [np.abs(np.subtract(c["estimates"][row], c["priors"])).mean() for c in several if row in c["estimates"]]
+        joint = [
+            np.abs(np.subtract(c["estimates"][name], c["priors"])).mean() for c in several if name in c["estimates"]
+        ]
         together = f"{np.mean(joint):.3f}" if joint else ""
-        lines.append(f"| `{row}` | {errors} | {covered} | {together} | {seconds.get(row, '')} |")
+        lines.append(f"| `{name}` | {shown} | {covered} | {together} | {seconds.get(name, '')} |")
     (out / "comparison.md").write_text("\n".join(lines) + "\n", "utf-8")
     settings = {row: estimator.model_dump() for row, estimator in ROWS.items()}
     (out / "comparison.json").write_text(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpu.bench import machine
+from fedpu.applications.bench import machine
 from fedpu.privacy.secagg import Rules, SecureClient, SecureServer, secure_sum
 
 LENGTH = 18_158
@@ -62,7 +62,7 @@ def main() -> None:
     measure(2, 0)  # imports
     rows = [measure(*size) for size in SIZES]
     lines = [
-        "| clients | neighbours of each | CPU seconds of all | CPU ms a client | a client sends (kB) | plain (kB) |",
+        "| clients | neighbours of each | CPU seconds of all | CPU ms per client | a client sends (kB) | plain (kB) |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [

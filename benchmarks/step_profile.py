@@ -11,29 +11,31 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
-from fedpu.bench import machine, made_up_data
+from fedpu.applications.bench import machine, made_up_data
+from fedpu.applications.experiment import job_of, prepare
 from fedpu.config import Config
-from fedpu.engine import Job
 from fedpu.engine.pool import keep_freed_memory
-from fedpu.engine.stacked import StackedNetwork, StackTrainer
-from fedpu.experiment import prepare
+from fedpu.engine.stacked import StackedNetwork
+from fedpu.engine.stacked.plan import Columns, Step
 from fedpu.risk import co_negatives, linear_risk
 
 BATCH = 100
+REPEATS = 200
 # Multiply-adds of one image: forward, weights' gradient, inputs' gradient (the first layer needs none).
 CONV1, CONV2, LINEAR = 3 * 25 * 576, 20 * 75 * 64, 320 * 50 + 50 * 10
 OPERATIONS = 2 * BATCH * (2 * CONV1 + 3 * CONV2 + 3 * LINEAR)
 
 
-def best(run: Callable[[], object], repeats: int = 200) -> float:
+def best(run: Callable[[], object], repeats: int | None = None) -> float:
     """Return the fastest of many runs in milliseconds."""
     fastest = float("inf")
-    for _ in range(repeats):
+    for _ in range(repeats or REPEATS):
         started = time.perf_counter()
         run()
         fastest = min(fastest, time.perf_counter() - started)
@@ -50,18 +52,18 @@ def profile() -> dict[str, float]:
     """Return milliseconds of every part of a step, and of a whole one."""
     config = Config.load(overrides=["labelling.overlap=true"])
     ready = prepare(config, made_up_data(6000))
-    job = Job(ready.federation, config.method, config.model, 0)
-    trainer, network = StackTrainer(job), StackedNetwork.of(job.initial_model())
+    job = job_of(config, ready.federation)
+    columns, network = Columns(job), StackedNetwork.of(job.initial_model())
     assert network is not None
-    facts = job.federation.facts(torch.tensor([0]))
-    task = job.method.task(facts, co_negatives(job.federation.positive), 10)
-    table, form = job.method.table(task), job.method.linear_form()
+    summary = job.federation.summary(torch.tensor([0]))
+    constants = job.method.constants(summary, co_negatives(job.federation.positive), 10)
+    table, form = job.method.table(constants), job.method.linear_form()
     assert form is not None
-    positions = torch.arange(BATCH)[None]
+    step = Step(torch.arange(BATCH)[None], {})
     flat = network.flatten(dict(job.initial_model().state_dict()))[None].clone()
     gradient, velocity = torch.empty_like(flat), torch.zeros_like(flat)
-    inputs, labels = trainer._gather(positions)
-    parts = {"gather and normalise": best(lambda: trainer._gather(positions))}
+    inputs, labels = columns.only(step), columns.labels(step)
+    parts = {"gather and normalise": best(lambda: (columns.only(step), columns.labels(step)))}
 
     activations, parameters, slots = [inputs], [], []
     views = network.views(flat)
@@ -75,17 +77,16 @@ def profile() -> dict[str, float]:
         outs = outs[len(layer.sizes) :]
     for index, layer in enumerate(network.layers):
         name = f"{index + 1} {type(layer).__name__}"
-        parts[f"{name} forward"] = best(lambda i=index, la=layer: la.forward(activations[i], parameters[i]))
+        parts[f"{name} forward"] = best(partial(layer.forward, activations[index], parameters[index]))
     logits = activations[-1].transpose(1, 2)
     parts["risk and its gradient"] = best(lambda: linear_risk(logits, labels, table, form))
-    pull = linear_risk(logits, labels, table, form)[0].transpose(1, 2)
+    slopes = linear_risk(logits, labels, table, form)[0].transpose(1, 2)
     for index in range(len(network.layers) - 1, -1, -1):
         layer, first = network.layers[index], index == 0
-        parts[f"{index + 1} {type(layer).__name__} backward"] = best(
-            lambda i=index, la=layer, g=pull, f=first: la.backward(g, parameters[i], slots[i], not f)
-        )
-        before = layer.backward(pull, parameters[index], slots[index], not first)
-        pull = pull if before is None else before
+        backward = partial(layer.backward, slopes, parameters[index], slots[index], not first)
+        parts[f"{index + 1} {type(layer).__name__} backward"] = best(backward)
+        before = backward()
+        slopes = slopes if before is None else before
     parts["momentum and step"] = best(lambda: flat.add_(velocity.mul_(0.5).add_(gradient), alpha=-1e-9))
     return parts
 

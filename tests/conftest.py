@@ -42,3 +42,16 @@ def tiny_config() -> Config:
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def routes() -> dict[str, set[str]]:
+    """Every path of Flower's SuperLink with its methods."""
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
+    from fastapi.routing import iter_route_contexts
+    from flwr.superlink.main import create_app
+
+    found: dict[str, set[str]] = {}
+    for route in iter_route_contexts(create_app().routes):
+        found.setdefault(route.path, set()).update(route.methods or set())
+    return found

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 
 import numpy as np
 import torch
 
 from fedpu import Config, Dataset, prepare
-from fedpu.aggregation import ServerState
 from fedpu.algorithm import rounds
+from fedpu.applications.experiment import first_state, job_of
 from fedpu.data.dataset import Normalisation
-from fedpu.engine import Job
-from fedpu.engine.client import draw_batches
+from fedpu.method import shuffled_batches
 from fedpu.partition import Partition
+from fedpu.randomness import torch_generator
 
 from . import common
 
@@ -27,12 +28,13 @@ def main() -> None:
     task = common.Task.of(arguments)
     config = configuration(task, arguments.engine)
     prepared = prepare(config, dataset(task), partition(task, config))
-    job = Job(prepared.federation, config.method, config.model, config.seed)
+    job = job_of(config, prepared.federation)
     weights = {name: torch.from_numpy(value) for name, value in common.initial_weights(task.model).items()}
-    state = dataclasses.replace(ServerState.initial(job.initial_model()), model=weights)
+    state = first_state(config, job.initial_model(), task.clients, len(prepared.federation.classes))
+    state = dataclasses.replace(state, model=weights)
     with config.engine.start(job) as clients:
         marks = [time.perf_counter()]
-        for done in rounds(clients, config.aggregation, state, task.clients, config.seed):
+        for done in rounds(clients, config.aggregation, state, config.seed):
             state = done.state
             marks.append(time.perf_counter())
     result = {name: value.numpy() for name, value in state.model.items()}
@@ -81,7 +83,8 @@ def partition(task: common.Task, config: Config) -> Partition:
     shuffled = in_turn.shuffled(config.seed)
     laid = np.empty_like(rows)
     for work in config.aggregation.work(config.seed, 0, list(range(task.clients))):
-        drawn = torch.cat(draw_batches(torch.arange(task.examples), work, config.seed)).numpy()
+        generator = partial(torch_generator, config.seed, "batches", work.round, work.client)
+        drawn = torch.cat(shuffled_batches(torch.arange(task.examples), work, generator)).numpy()
         taken = shuffled[work.client][drawn] - rows[work.client, 0]
         laid[work.client, taken] = rows[work.client]
     return Partition.of(list(laid))

@@ -3,26 +3,45 @@
 >>> import fedpu
 >>> config = fedpu.Config.load(preset="quickstart")
 >>> result = fedpu.run(config)          # result.accuracy, result.model, result.curve
+
+Whoever adds a method, a partition, an aggregation or a model inherits from ``fedpu.Method``, ``fedpu.Partitioner``,
+``fedpu.Aggregation`` or ``fedpu.Model``, and checks the result with :mod:`fedpu.testing`.
 """
 
-from fedpu.comparison import Comparison, compare
+from fedpu.aggregation import Aggregation, ServerState
+from fedpu.applications.comparison import Comparison, compare
+from fedpu.applications.experiment import Prepared, Result, prepare, resume, run
 from fedpu.config import Config
 from fedpu.data import Dataset, load
 from fedpu.errors import FedpuError
-from fedpu.experiment import Prepared, Result, prepare, resume, run
-from fedpu.labelling import Evaluation, Federation
+from fedpu.labelling import Client, Federation
+from fedpu.method import Batch, ClientRound, Method, Preparation
+from fedpu.models import Model
+from fedpu.partition import Partition, Partitioner
 from fedpu.risk import FedPULoss
+from fedpu.round import Update, Work
 
 __all__ = [
+    "Aggregation",
+    "Batch",
+    "Client",
+    "ClientRound",
     "Comparison",
     "Config",
     "Dataset",
-    "Evaluation",
     "FedPULoss",
     "Federation",
     "FedpuError",
+    "Method",
+    "Model",
+    "Partition",
+    "Partitioner",
+    "Preparation",
     "Prepared",
     "Result",
+    "ServerState",
+    "Update",
+    "Work",
     "compare",
     "load",
     "prepare",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
 
 from fedpu.aggregation import Aggregation, ServerState
-from fedpu.engine import Clients, Update
-from fedpu.privacy import Guard
+from fedpu.engine import Clients
+from fedpu.round import Broadcast, Tensors, Update
+
+Select = Callable[[int], list[int]]
+"""draws the clients of a round"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,28 +31,24 @@ class Round:
 
 
 def rounds(
-    clients: Clients,
-    aggregation: Aggregation,
-    state: ServerState,
-    population: int,
-    seed: int,
-    guard: Guard | None = None,
+    clients: Clients, aggregation: Aggregation, state: ServerState, seed: int, select: Select | None = None
 ) -> Iterator[Round]:
     """Run the rounds that are left, from a state that may be a checkpoint's.
 
-    ``population`` is K, the number of clients. Each round: 1. draw clients; 2. ClientUpdate(k, w_t) on each of them;
-    3. w_{t+1} from their updates. With a ``guard``, it draws the clients and makes one private mean of their updates.
+    Each round: 1. draw clients; 2. send them the model and what goes with it, and ask for ClientUpdate(k, w_t); 3. make
+    w_{t+1} of their updates.
     """
     for number in range(state.round, aggregation.rounds):
         started = time.perf_counter()
+        drawn = aggregation.select(seed, number, state.clients) if select is None else select(number)
+        sent = Broadcast(state.model, aggregation.broadcast(state), state.shared, number)
+        work = aggregation.work(seed, number, drawn)
         report = _Report()
-        if guard is None:
-            work = aggregation.work(seed, number, aggregation.select(seed, number, population))
-            updates: Iterable[Update] = clients.update(state.model, work)
-        else:
-            work = guard.work(number)
-            updates = [guard.combined(state.model, work, clients.update(state.model, work), number)]
-        state = aggregation.combine(state, report.read(updates))
+        updates = report.read(clients.update(sent, work, each=aggregation.takes == "each"))
+        state = aggregation.combine(state, updates)
+        for _ in updates:  # whatever the aggregation made of them: every client has finished the round
+            pass
+        state = replace(state, shared=report.shared(sent.shared))
         yield Round(
             number=number + 1,
             state=state,
@@ -60,12 +61,16 @@ def rounds(
 
 
 class _Report:
-    """Keeps the mean of every risk term over clients, by their numbers of examples, while updates pass by."""
+    """Keeps means over clients, by their numbers of examples, while updates pass by: of every term of the loss, and
+    of what the method shares between clients.
+    """
 
     def __init__(self) -> None:
         self.clients = 0
         self._examples = 0
         self._sums: dict[str, float] = {}
+        self._sharing = 0
+        self._shared: Tensors = {}
 
     def read(self, updates: Iterable[Update]) -> Iterator[Update]:
         for update in updates:
@@ -74,7 +79,18 @@ class _Report:
                 self._examples += update.examples
             for name, value in update.terms.items():
                 self._sums[name] = self._sums.get(name, 0.0) + value * update.examples
+            if update.shared:
+                self._sharing += update.examples
+            for name, tensor in update.shared.items():
+                self._shared[name] = self._shared.get(name, torch.zeros(())) + tensor.double() * update.examples
             yield update
 
     def means(self) -> dict[str, float]:
         return {name: value / self._examples for name, value in self._sums.items()}
+
+    def shared(self, before: Tensors) -> Tensors:
+        """Return the new mean of every shared tensor; one that nobody has returned stays as it was."""
+        return before | {
+            name: (value / self._sharing).to(before[name].dtype if name in before else torch.float32)
+            for name, value in self._shared.items()
+        }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -47,6 +49,18 @@ class EstimationError(FedpuError):
 
 class TrainingError(FedpuError):
     """A run that can't go on, such as a loss that is no longer a number."""
+
+
+class FedpuWarning(UserWarning):
+    """Something that can be done and was hardly meant. The command line prints its text alone."""
+
+
+def warn(message: str) -> None:
+    """Warn the user; the warning points at the line outside the package from which the package was called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedpu":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FedpuWarning, stacklevel=level)
 
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it: real processes, real small data."""
+"""The command line, run as a user runs it, on real small data; where it matters, in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fedpu.cli import main
+from fedpu.cli.console import errors, output
 
 TINY = [
     "--set=data.name=digits",
@@ -26,26 +31,59 @@ TINY = [
 ]
 
 
-def fedpu(*arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+class Printed(NamedTuple):
+    """What a command has printed."""
+
+    stdout: str
+    stderr: str
+
+
+def fedpu(*arguments: str, cwd: Path, code: int = 0) -> Printed:
+    """Run a command in this process: starting Python and PyTorch anew takes longer than most commands."""
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+        for console in (output, errors):
+            patch.setattr(console, "_width", 200)
+        patch.setattr(sys, "argv", ["fedpu", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert (ended.value.code or 0) == code, err.getvalue()
+    return Printed(out.getvalue(), err.getvalue())
+
+
+def process(*arguments: str, cwd: Path, code: int = 0) -> Printed:
+    """Run a command in a process of its own."""
     environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "fedpu", *arguments], cwd=cwd, capture_output=True, text=True, env=environment
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-    return done
+    return Printed(done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    fedpu("run", *TINY, "--out", "r", cwd=folder)
+    process("run", *TINY, "--out", "r", cwd=folder)
     return folder
 
 
 def test_help_teaches_every_command(tmp_path: Path) -> None:
     text = fedpu("--help", cwd=tmp_path).stdout
-    for command in ("run", "compare", "reproduce", "show", "priors", "bound", "data", "config", "evaluate", "predict"):
+    for command in (
+        "run",
+        "compare",
+        "tune",
+        "reproduce",
+        "show",
+        "priors",
+        "bound",
+        "data",
+        "config",
+        "evaluate",
+        "predict",
+    ):
         assert command in text
         assert "Usage" in fedpu(command, "--help", cwd=tmp_path).stdout
 
@@ -59,6 +97,17 @@ def test_run_records_and_tells(trained: Path) -> None:
     assert "round 2 of 2, accuracy" in done.stderr
     assert result["accuracy"] == json.loads((trained / "r/result.json").read_text())["accuracy"]
     assert fedpu("run", *TINY, "--quiet", cwd=trained).stderr == ""
+
+
+def test_priors_that_are_mostly_guessed_bring_a_warning(tmp_path: Path) -> None:
+    few = (*TINY, "--set", "partition.clients=4", "--set", "labelling.positive=3", "--set", "labelling.overlap=true")
+    done = fedpu("priors", *few, "--set", "priors.others=even", "--json", cwd=tmp_path)
+    (told,) = json.loads(done.stdout)["warnings"]
+    assert "more guess than estimate" in told
+    assert told in done.stderr
+    trained = fedpu("run", *few, "--set", "priors.source=estimated", "--json", cwd=tmp_path)
+    assert told in trained.stderr
+    assert json.loads(trained.stdout)["warnings"] == [told]
 
 
 def test_evaluate_gives_the_recorded_accuracy(trained: Path) -> None:
@@ -128,10 +177,10 @@ def test_config_prints_a_file_that_runs(tmp_path: Path) -> None:
 
 def test_compare_prints_one_table(tmp_path: Path) -> None:
     done = fedpu("compare", *TINY, "--seeds", "2", "--out", "c", cwd=tmp_path)
-    for word in ("fedpu", "positive-only", "supervised", "±", "supervision gap closed", "0%", "100%"):
+    for word in ("aligned", "fedpu", "positive-only", "supervised", "±", "supervision gap closed", "0%", "100%"):
         assert word in done.stdout
     rows = json.loads((tmp_path / "c/comparison.json").read_text())["rows"]
-    assert [len(row["accuracies"]) for row in rows] == [2, 2, 2]
+    assert [len(row["accuracies"]) for row in rows] == [2, 2, 2, 2]
     assert (tmp_path / "c/report.html").exists()
 
 
@@ -140,7 +189,8 @@ def test_data_can_be_listed_and_looked_at(tmp_path: Path) -> None:
     assert "1,442 training" in fedpu("data", "show", "digits", cwd=tmp_path).stdout
 
 
-def test_ctrl_c_ends_cleanly_and_keeps_the_finished_rounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("presses", [1, 2, 5])
+def test_ctrl_c_ends_cleanly_and_keeps_the_finished_rounds(tmp_path: Path, presses: int) -> None:
     arguments = ["run", *TINY, "--set=aggregation.rounds=100000", "--set=engine.workers=2", "--out", "r"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fedpu", *arguments],
@@ -152,11 +202,13 @@ def test_ctrl_c_ends_cleanly_and_keeps_the_finished_rounds(tmp_path: Path) -> No
     rounds = tmp_path / "r/rounds.jsonl"
     while process.poll() is None and (not rounds.exists() or rounds.read_text().count("\n") < 2):
         pass
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    for _ in range(presses):
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+        time.sleep(0.005)
     _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in told
-    assert "fedpu run --resume r" in told
+    assert "fedpu run --resume r" in told or (presses > 2 and "Finished rounds are kept" in told)
     done = len(rounds.read_text().splitlines())
     assert done >= 2
     assert json.loads(fedpu("evaluate", "r", "--json", cwd=tmp_path).stdout)["accuracy"] > 0
@@ -214,3 +266,18 @@ def test_a_mistake_gets_one_sentence_and_a_failing_exit(
 
 def test_a_mistake_ends_the_process_with_status_1_and_no_traceback(tmp_path: Path) -> None:
     assert fedpu("run", "nothing.toml", cwd=tmp_path, code=1).stderr.startswith("error: There is no configuration file")
+
+
+def test_tune_writes_what_it_chose(tmp_path: Path) -> None:
+    over = ["--over", "aggregation.lr=.001,.2", "--seeds", "2", "--out", "t"]
+    done = fedpu("tune", *TINY, *over, cwd=tmp_path)
+    assert "Chosen: aggregation.lr=0.2" in done.stdout
+    assert "not used" not in done.stdout
+    assert tomllib.loads((tmp_path / "t/best.toml").read_text())["aggregation"]["lr"] == 0.2
+    chosen = json.loads((tmp_path / "t/tune.json").read_text())
+    assert chosen["chosen"] == ["aggregation.lr=0.2"]
+    again = fedpu("tune", *TINY, *over, "--show-test", "--json", "--quiet", cwd=tmp_path)
+    assert json.loads(again.stdout)["trials"][0]["test_accuracies_not_used"]
+    assert "test accuracy (not used)" in fedpu("tune", *TINY, *over, "--show-test", "-q", cwd=tmp_path).stdout
+    fedpu("run", "t/best.toml", "-q", cwd=tmp_path)
+    assert "nothing to choose from" in fedpu("tune", *TINY, cwd=tmp_path, code=1).stderr

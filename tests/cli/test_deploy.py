@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedpu.cli.app import app
 from fedpu.config import Config
 from fedpu.deploy import NodeSettings
-from fedpu.errors import ConfigError, LabellingError
+from fedpu.errors import ConfigError, FedpuError, LabellingError
 
 
 def fedpu(*arguments: str) -> str:
@@ -39,8 +39,33 @@ def test_init_writes_everything_that_the_page_names(tmp_path: Path) -> None:
         assert (folder / "keys" / f"{name}.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
     assert "dependencies = []" in (folder / "app" / "pyproject.toml").read_text()
     page = (folder / "README.md").read_text()
-    assert "flwr supernode register keys/north.pub fedpu" in page
+    assert "fedpu deploy register keys/north.pub keys/south.pub\n" in page
     assert str(tmp_path) not in page
+
+
+def test_the_secrets_of_a_deployment_are_its_owners_and_no_node_gets_them(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    fedpu("init", str(folder), "--nodes", "2")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "server").stat().st_mode) == 0o700
+    secret, owner = folder / "server" / "control.secret", folder / "server" / "owner.key"
+    for path in (secret, owner, folder / "certificates" / "server.key", folder / "server" / "loopback" / "server.key"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    nodes = [NodeSettings.load(folder / "nodes" / f"{name}.toml") for name in "01"]
+    assert all(str(node.server_key).startswith("ssh-ed25519 ") for node in nodes)
+    assert secret.read_text() not in "".join(path.read_text() for path in (folder / "nodes").iterdir())
+
+
+def test_a_server_that_was_never_started_is_not_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    fedpu("init", str(folder), "--nodes", "2")
+    with pytest.raises(ConfigError, match="was never started: run 'fedpu deploy serve' first"):
+        fedpu("register", str(folder / "keys" / "0.pub"), "--folder", str(folder))
+    with pytest.raises(ConfigError, match="was never started"):
+        fedpu("start", "--folder", str(folder))
+    (folder / "server" / "owner.key").chmod(0o644)
+    with pytest.raises(ConfigError, match="Other users of this machine can open"):
+        fedpu("start", "--folder", str(folder))
 
 
 def test_the_certificate_is_good_for_the_address_and_for_the_loopback(tmp_path: Path) -> None:
@@ -65,17 +90,69 @@ def test_a_key_is_made_once(tmp_path: Path) -> None:
     [
         (["init", "HERE/full"], "is not empty"),
         (["init", "HERE/new", "--address", "nowhere"], "give host:port"),
+        (["init", "HERE/new", "--address", "é:1"], "host names in ASCII"),
+        (["init", "HERE/new", "--address", "host:²"], "give host:port"),
+        (["init", "HERE/new", "--address", "host:70000"], "give host:port"),
+        (["init", "HERE/new", "--address", f"{'a' * 300}:1"], "at most 253"),
+        (["init", "HERE/new", "--nodes", "²"], None),
+        (["init", "HERE/new", "--nodes", "0"], "give a number from 1"),
+        (["init", "HERE/new", "--nodes", "9" * 5000], "give a number from 1"),
+        (["init", "HERE/new", "--nodes", "a,a"], "Two nodes are called 'a'"),
+        (["init", "HERE/new", "--nodes", "North,north"], "Two nodes are called"),
+        (["init", "HERE/new", "--nodes", ""], "can't be the name of a node"),
+        (["init", "HERE/new", "--nodes", "a,,b"], "can't be the name of a node"),
+        (["init", "HERE/new", "--nodes", "../../x"], "can't be the name of a node"),
+        (["init", "HERE/new", "--nodes", "a/b"], "can't be the name of a node"),
+        (["init", "HERE/new", "--nodes", ".."], "can't be the name of a node"),
+        (["init", "HERE/new", "--nodes", "\x1b[2J"], "can't be the name of a node"),
         (["node", "HERE/absent.toml"], "There is no configuration file"),
+        (["serve", "HERE/full"], "is no deployment"),
+        (["register", "north.pub", "--folder", "HERE/full"], "is no deployment"),
+        (["start", "--folder", "HERE/full"], "is no deployment"),
         (["local"], "--out RUN"),
         (["local", "--resume", "HERE/full"], "not a run directory"),
         (["local", "--out", "HERE/new", "--set", "partition.kind=column"], "hands out a data set"),
     ],
 )
-def test_mistakes_end_in_a_sentence(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_mistakes_end_in_a_sentence(tmp_path: Path, arguments: list[str], told: str | None) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
-    with pytest.raises(Exception, match=told):
-        fedpu(*(part.replace("HERE", str(tmp_path)) for part in arguments))
+    words = [part.replace("HERE", str(tmp_path)) for part in arguments]
+    if told is None:  # odd, but a name like any other
+        fedpu(*words)
+        return
+    with pytest.raises(ConfigError, match=told) if told != "not a run directory" else pytest.raises(FedpuError):
+        fedpu(*words)
+    assert not list(tmp_path.glob("**/keys")), "nothing is written"
+
+
+def test_a_name_belongs_to_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedpu.deploy import control
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(control, "_flwr", lambda deployment, arguments: asked.append(list(arguments)))
+    folder, keys = tmp_path / "run", tmp_path / "run" / "keys"
+    fedpu("init", str(folder), "--nodes", "north,south")
+    assert "as 'north'" in fedpu("register", str(keys / "north.pub"), "--folder", str(folder))
+    assert asked[0][-2:] == ["--name", "north"]
+    with pytest.raises(ConfigError, match="'north' is registered with another key"):
+        fedpu("register", str(keys / "south.pub"), "--name", "north", "--folder", str(folder))
+    with pytest.raises(ConfigError, match="registered already, as the key of 'north'"):
+        fedpu("register", str(keys / "north.pub"), "--name", "west", "--folder", str(folder))
+    with pytest.raises(ConfigError, match="can't be the name of a node"):
+        fedpu("register", str(keys / "south.pub"), "--name", "../x", "--folder", str(folder))
+    with pytest.raises(ConfigError, match="no public key of a node"):
+        fedpu("register", str(keys / "south"), "--folder", str(folder))
+    assert len(asked) == 1
+    fedpu("register", str(keys / "south.pub"), "--folder", str(folder))
+    assert asked[1][-2:] == ["--name", "south"]
+
+
+def test_a_node_file_with_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name in ("../../x", "", "a,b"):
+        (tmp_path / "n.toml").write_text(f'name = "{name}"\ndata = "n.npz"\n')
+        with pytest.raises(ConfigError, match="name"):
+            NodeSettings.load(tmp_path / "n.toml")
 
 
 def test_without_flower_it_says_how_to_install_it(tmp_path: Path) -> None:

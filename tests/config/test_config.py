@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Literal
 
 import pytest
+from pydantic import Field
 
+from fedpu.aggregation import AGGREGATIONS, FedAvg
+from fedpu.cli import main
 from fedpu.config import SECTIONS, Config, default_file, preset_names
-from fedpu.errors import ConfigError
-from fedpu.models import OwnModel
+from fedpu.config.sections import Section
+from fedpu.errors import ConfigError, FedpuWarning
+from fedpu.method import Supervised
+from fedpu.registry import Registry, Settings
 
 CONTRACT = """
 seed = 0
@@ -79,7 +85,6 @@ def test_keys_can_be_set_one_by_one(tmp_path) -> None:  # type: ignore[no-untype
     assert config.method.model_dump() == {"name": "supervised"}
     assert config.labelling.fraction == pytest.approx(1 / 3)
     assert Config.load(overrides=["labelling.positive=[[0, 1], [2]]"]).labelling.positive == [[0, 1], [2]]
-    assert isinstance(Config.load(overrides=["model.name=pkg.mod:net"]).model, OwnModel)
 
 
 WRONG = {
@@ -143,3 +148,81 @@ def test_files_that_can_not_be_read_are_named(tmp_path) -> None:  # type: ignore
 def test_a_configuration_is_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().seed = 1  # type: ignore[misc]
+
+
+def test_a_key_of_another_variant_plays_no_part_and_a_warning_says_so() -> None:
+    told = (
+        r"aggregation\.stragglers = 0\.5 plays no part with aggregation\.name = 'fedavg': it is a setting of fedprox\. "
+        "Remove it, or choose fedprox"
+    )
+    with pytest.warns(FedpuWarning, match=told):
+        config = Config.load(overrides=["aggregation.stragglers=0.5"])
+    assert config == Config()
+    with pytest.warns(FedpuWarning, match=r"'supervised': it is a setting of fedpu and conventional-pu"):
+        Config.from_dict({"method": {"name": "supervised", "clamp": "max"}})
+    assert Config.from_dict({"method": {"name": "supervised", "clamp": "reverse"}}).method == Supervised()
+    with pytest.raises(ConfigError, match=r"method\.clamp = 'maxx'.*Did you mean 'max'"):
+        Config.from_dict({"method": {"name": "supervised", "clamp": "maxx"}})
+
+
+def test_an_override_that_chooses_another_variant_drops_what_was_the_former_ones() -> None:
+    prox = Config.load(overrides=["aggregation.name=fedprox", "aggregation.stragglers=0.5", "aggregation.rounds=7"])
+    assert prox.with_("aggregation.name=fedavg").aggregation == FedAvg(rounds=7)
+    cell = "table11-row2-fedpu"
+    assert Config.load(preset=cell, overrides=["aggregation.name=fedavg"]).aggregation.participation == 0.1
+    with pytest.warns(FedpuWarning, match=r"aggregation\.mu = 0\.5 plays no part"):
+        Config.load(preset=cell, overrides=["aggregation.mu=0.5", "aggregation.name=fedavg"])
+    with pytest.warns(FedpuWarning, match=r"aggregation\.mu = 0\.5 plays no part"):
+        prox.with_("aggregation.name=fedavg", "aggregation.mu=0.5")
+
+
+class _One(Settings):
+    name: Literal["one"] = "one"
+    size: int = 1
+
+
+class _Other(Settings):
+    name: Literal["other"] = "other"
+    size: str = Field("wide", description="how large")
+    only: float = 0.5
+
+
+def test_variants_may_have_keys_of_one_name_and_different_types() -> None:
+    table = Section("shape", Registry("shape", {"one": _One, "other": _Other}), "name")
+    assert table.parse({"name": "other", "size": "tall"}) == _Other(size="tall")
+    assert table.parse({"size": 3, "only": 0.5}) == _One(size=3)
+    with pytest.raises(ConfigError, match=r"shape\.size = 'tall'.*integer"):
+        table.parse({"name": "one", "size": "tall"})
+    with pytest.raises(ConfigError, match=r"shape\.size = 3.*string.*how large"):
+        table.parse({"name": "other", "size": 3})
+    before = {"name": "other", "size": "wide", "only": 2.0}
+    assert table.without_leftovers(before, before | {"name": "one"}, (), None) == {"name": "one"}
+    assert table.without_leftovers(before, before | {"name": "one", "only": 3}, ("only",), None)["only"] == 3
+
+
+def test_the_command_line_prints_a_warning_once_as_a_sentence(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    overrides = ["--set=aggregation.mu=0.5", "--set=data.name=digits", "--json"]
+    monkeypatch.setattr("sys.argv", ["fedpu", "show", *overrides])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if "plays no part" in line] == told[:1]
+    assert told[0].startswith("warning: aggregation.mu = 0.5 plays no part")
+
+
+def test_every_table_with_a_choice_says_that_it_can_be_the_users_own() -> None:
+    text = " ".join(default_file().replace("#", "").split())
+    for section in SECTIONS.values():
+        if section.key:
+            start = text.index(f"[{section.name}]")
+            assert "or your own as module:Class" in text[start : start + 250], section.name
+
+
+def test_a_key_with_several_defaults_follows_the_chosen_variant() -> None:
+    step = Config().with_("aggregation.name=scaffold")
+    assert step.with_("aggregation.name=fedadam").aggregation == AGGREGATIONS["fedadam"]()
+    assert step.with_("aggregation.server_lr=0.5", "aggregation.name=fedadam").aggregation.server_lr == 0.5
+    changed = Config().with_("aggregation.name=scaffold", "aggregation.server_lr=0.5")
+    assert changed.with_("aggregation.name=fedadam").aggregation.server_lr == 0.5
+    assert "# server_lr =" in default_file()
+    assert "default: 1.0 with scaffold" in default_file()

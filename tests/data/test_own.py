@@ -1,5 +1,7 @@
 """A user's own data: arrays in a file, images in folders, and inputs to predict on."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -151,7 +153,7 @@ def test_a_folder_that_cannot_be_used_is_told(folder, tmp_path):
     with pytest.raises(DataError, match=r"image .*0.png can't be read"):
         own(folder)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty has no folder a class. Expected: <folder>/<class>/<image>"):
+    with pytest.raises(DataError, match=r"empty has no folder for a class. Expected: <folder>/<class>/<image>"):
         own(tmp_path / "empty")
 
 
@@ -203,3 +205,16 @@ def test_inputs_that_cannot_be_read_are_told(tmp_path, npz):
     (tmp_path / "nothing").mkdir()
     with pytest.raises(DataError, match="has no images"):
         read_inputs(tmp_path / "nothing")
+
+
+def test_an_array_file_that_is_cut_anywhere_is_refused_with_a_sentence(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 4), np.float32))
+    whole = (tmp_path / "x.npy").read_bytes()
+    for length in range(len(whole)):
+        (tmp_path / "x.npy").write_bytes(whole[:length])
+        with pytest.raises(DataError, match=r"x\.npy is not a \.npy file of numbers"):
+            read_inputs(tmp_path / "x.npy")
+    for place in range(8, 80):
+        (tmp_path / "x.npy").write_bytes(whole[:place] + b"(" + whole[place + 1 :])
+        with suppress(DataError):  # some of these are still arrays
+            read_inputs(tmp_path / "x.npy")

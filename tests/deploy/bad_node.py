@@ -16,7 +16,7 @@ import torch
 from flwr.app import Context, Message
 
 from fedpu.deploy import node
-from fedpu.engine.flower.messages import MODEL, TRAIN, pack_model, unpack_model
+from fedpu.flower.messages import MODEL, TRAIN, pack_tensors, unpack_tensors
 
 LATE = "1"
 SECONDS = 25.0
@@ -40,7 +40,7 @@ class BadApp:
         if message.metadata.group_id == LATE:
             time.sleep(SECONDS)
         if harm is not None:
-            reply.content[MODEL] = pack_model(harm(unpack_model(reply.content[MODEL])))
+            reply.content[MODEL] = pack_tensors(harm(unpack_tensors(reply.content[MODEL])))
         return reply
 
 

@@ -13,35 +13,42 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
 
+from fedpu.applications.experiment import run
 from fedpu.config import Config
 from fedpu.deploy.certificates import write_node_key
+from fedpu.deploy.control import start_run
 from fedpu.deploy.folder import write_config
 from fedpu.deploy.local import LocalDeployment, deployed_config, local_deployment
-from fedpu.engine.flower.app_folder import PACKAGE
-from fedpu.engine.flower.processes import Child, flwr, free_port
 from fedpu.errors import FedpuError
-from fedpu.experiment import run
+from fedpu.flower.app_folder import PACKAGE
+from fedpu.flower.processes import Child, free_port
 from fedpu.record import RunDirectory
 
 pytestmark = pytest.mark.nodes
 
 HERE = Path(__file__).parent
 NODES = ["0", "1", "2"]
+AGGREGATIONS = {
+    "fedavg": ["aggregation.name=fedavg"],
+    "fedprox": ["aggregation.name=fedprox", "aggregation.stragglers=0.5"],
+    "fedsgd": ["aggregation.name=fedsgd"],
+}
 MANY = """from pathlib import Path
 
 from flwr.serverapp import ServerApp
 
 from fedpu.config import Config
+from fedpu.deploy.invited import server_wire
 from fedpu.deploy.server import serve
-from fedpu.engine.flower.wire import GridWire
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid, context):
+    wire = server_wire(grid, context)
     for file in sorted(Path(context.run_config["out"]).glob("*.toml")):
-        serve(GridWire(grid), Config.load(file), file.with_suffix(""), resume=False)
+        serve(wire, Config.load(file), file.with_suffix(""), resume=False)
 """
 
 
@@ -53,8 +60,8 @@ def config() -> Config:
             "data": {"name": "digits"},
             "labelling": {"positive": 4, "overlap": True},
             "model": {"name": "mlp", "hidden": [16]},
-            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1, "stragglers": 0.5},
-            "engine": {"deadline": 60, "wait": 120},
+            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1},
+            "engine": {"name": "flower", "deadline": 60, "wait": 120},
         }
     )
     return deployed_config(single, 3)
@@ -74,12 +81,13 @@ def in_one_process(config: Config) -> Any:
 def several(config: Config) -> dict[str, Config]:
     """Nine combinations of method and aggregation, three kinds of privacy, and priors that clients estimate."""
     combinations = {
-        f"{method}-{aggregation}": config.with_(f"method.name={method}", f"aggregation.name={aggregation}")
+        f"{method}-{aggregation}": config.with_(f"method.name={method}", *settings)
         for method in ("fedpu", "positive-only", "supervised")
-        for aggregation in ("fedavg", "fedprox", "fedsgd")
+        for aggregation, settings in AGGREGATIONS.items()
     }
     short = config.with_("aggregation.rounds=2", "privacy.noise_multiplier=0.01", "privacy.lent_noise_multiplier=0.1")
     return combinations | {
+        "fedpu-scaffold": config.with_("aggregation.name=scaffold"),
         "estimated": config.with_("priors.source=estimated", "priors.every=2", "aggregation.rounds=3"),
         "secure": short.with_("privacy.secure_aggregation=true"),
         "central": short.with_("privacy.differential=central"),
@@ -96,7 +104,7 @@ def runs(deployed: LocalDeployment, several: dict[str, Config], tmp_path_factory
     app = folder / "app"
     write_config(app, next(iter(several.values())))
     (app / PACKAGE / "server_app.py").write_text(MANY)
-    flwr(deployed.deployment.run_arguments(app, folder), deployed.deployment.home)
+    start_run(deployed.deployment, app, folder, configs=list(several.values()))
     last = RunDirectory(folder / sorted(several)[-1])
     deployed.superlink.wait_for(lambda: last.result() is not None, 900.0, f"finished the runs in {folder}")
     return folder
@@ -108,6 +116,10 @@ def test_the_model_is_that_of_one_process(
     runs: Path, several: dict[str, Config], method: str, aggregation: str
 ) -> None:
     assert_same_model(runs / f"{method}-{aggregation}", several[f"{method}-{aggregation}"])
+
+
+def test_what_an_aggregation_keeps_with_clients_is_that_of_one_process(runs: Path, several: dict[str, Config]) -> None:
+    assert_same_model(runs / "fedpu-scaffold", several["fedpu-scaffold"])
 
 
 def test_priors_are_estimated_as_in_one_process(runs: Path, several: dict[str, Config]) -> None:
@@ -196,8 +208,24 @@ def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
 
 
 def test_too_few_clients_end_the_run_with_a_sentence(deployed: LocalDeployment, config: Config, tmp_path: Path) -> None:
-    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=12", "model.name=somebody:network")
+    waiting = config.with_('engine.clients=["0", "nobody"]', "engine.wait=12", "model.name=torch.nn:Identity")
     with pytest.raises(
-        FedpuError, match=r"the run waits for 0, nobody\.\nNode \d+ can't take part: .*'somebody:network'"
+        FedpuError, match=r"the run waits for 0, nobody\.\nNode \d+ can't take part: .*'torch\.nn:Identity'.*'allow'"
     ):
         deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)
+
+
+def test_a_registered_node_that_calls_itself_by_anothers_name_is_refused_and_named(
+    deployed: LocalDeployment, config: Config, tmp_path: Path
+) -> None:
+    here = deployed.deployment
+    write_node_key(here.key("mallory"))
+    deployed.register(["mallory"])
+    file = here.node_file("2").read_text().replace('"../keys/2"', '"../keys/mallory"')
+    here.node_file("mallory").write_text(file)
+    deployed.nodes["2"].stop()
+    deployed.start_node("mallory")
+    waiting = config.with_('engine.clients=["0", "2"]', "engine.wait=15")
+    with pytest.raises(FedpuError, match=r"it calls itself '2', but its key was registered for 'mallory'\."):
+        deployed.start_run(waiting, tmp_path / "run").wait(seconds=120.0)
+    deployed.nodes["mallory"].stop()

@@ -12,7 +12,7 @@ from PIL import Image
 from fedpu.config import Config
 from fedpu.data import Normalisation
 from fedpu.deploy import NodeSettings
-from fedpu.deploy.own_data import own_client, read_own
+from fedpu.deploy.own_data import own_federation, read_own
 from fedpu.errors import ConfigError, DataError
 from fedpu.record import ModelCard
 
@@ -31,12 +31,12 @@ def node(data: Path | str) -> NodeSettings:
 
 def test_arrays_become_a_client_that_knows_its_positive_classes(tmp_path: Path) -> None:
     np.savez(tmp_path / "vet.npz", x=images(6), y=[1, -1, -1, 1, -1, -1])
-    client = own_client(node(tmp_path / "vet.npz"), CONFIG, CARD)
+    client = own_federation(node(tmp_path / "vet.npz"), CONFIG, CARD).client(0)
     assert client.positive.tolist() == [False, True, False]
     assert client.labels.tolist() == [1, -1, -1, 1, -1, -1]
     assert client.priors is not None
     assert client.priors.tolist() == pytest.approx([0.3] * 3)
-    assert client.facts.unlabelled == 4
+    assert client.summary.unlabelled == 4
     inputs, _ = client.batch(torch.tensor([0]))
     assert torch.allclose(inputs, (torch.from_numpy(images(6)[:1, None]) / 255 - 0.5) / 0.25)
 
@@ -79,7 +79,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path, y: list[int], told: 
 def test_a_supervised_run_needs_every_label(tmp_path: Path) -> None:
     np.savez(tmp_path / "vet.npz", x=images(2), y=[0, -1])
     with pytest.raises(DataError, match="needs every label, but 'vet' has −1"):
-        own_client(node(tmp_path / "vet.npz"), CONFIG.with_("method.name=supervised"), CARD)
+        own_federation(node(tmp_path / "vet.npz"), CONFIG.with_("method.name=supervised"), CARD)
 
 
 def test_a_nodes_file_is_checked_and_its_paths_are_beside_it(tmp_path: Path) -> None:

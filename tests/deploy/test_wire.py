@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,23 +19,15 @@ from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
+from deploy.page import init
 from fedpu.data import Dataset
-from fedpu.engine.flower.processes import Child, children, environment, free_port, listening
+from fedpu.flower.processes import Child, children, environment, free_port, listening
 from fedpu.record import RunDirectory
 
 pytestmark = pytest.mark.nodes
 
 HERE = Path(__file__).parent
 SECONDS = 200.0
-
-
-def commands(page: Path) -> dict[str, list[list[str]]]:
-    """Return the commands of each part of a page."""
-    parts = page.read_text().split("\n## ")[1:]
-    return {
-        part.splitlines()[0]: [shlex.split(line) for line in part.split("```")[1].splitlines()[1:] if line]
-        for part in parts
-    }
 
 
 def write_data(digits: Dataset, folder: Path) -> None:
@@ -62,16 +53,7 @@ def captured(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder, port = base / "deployment", free_port()
     settings = ["data.name=digits", "priors.source=given", "priors.values=0.1", "model.name=mlp", "model.hidden=[16]"]
     settings += ["aggregation.rounds=2", "aggregation.lr=0.1", "engine.wait=120"]
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "fedpu", "deploy", "init", str(folder), "--own-data", "--nodes", "a,b,c"),
-            *("--address", f"127.0.0.1:{port}"),
-            *(part for setting in settings for part in ("--set", setting)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    page = commands(folder / "README.md")
+    page = init(folder, port, "a,b,c", settings, "--own-data")
     write_data(digits, folder / "nodes")
     home = folder / "flower"
     with children() as started:
@@ -85,13 +67,12 @@ def captured(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Itera
         [superlink] = page["1. The server"]
         start(superlink, "superlink")
         started[0].wait_for(lambda: listening(port), SECONDS, "begun to listen")
-        for command in page["2. Let the nodes in"][1:]:
+        for command in page["2. Let the nodes in"]:
             run(command)
         watched = [sys.executable, str(HERE / "watched_node.py")]
-        for name, (_, _, _, file) in zip("abc", page["3. The nodes, each on its own machine"], strict=True):
-            honest = [sys.executable, "-m", "fedpu", "deploy", "node", file]
-            start(honest if name == "c" else [*watched, file, str(base / f"{name}.capture")], name)
-        [_, command] = page["4. The run"]
+        for name, honest in zip("abc", page["3. The nodes, each on its own machine"], strict=True):
+            start(honest if name == "c" else [*watched, honest[-1], str(base / f"{name}.capture")], name)
+        [command] = page["4. The run"]
         run([part for part in command if part != "--stream"])
         done = RunDirectory(folder / "run")
         started[0].wait_for(lambda: done.result() is not None, SECONDS, f"finished the run in {folder}")

@@ -7,17 +7,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
+from fedpu.aggregation import FedProx
+from fedpu.applications.experiment import prepare, run
 from fedpu.config import Config
-from fedpu.engine import ENGINES, ClientTrainer, Job, LocalEngine, Work
-from fedpu.engine.client import draw_batches
+from fedpu.engine import ClientTrainer, Job, LocalEngine
+from fedpu.engine.pool import Piece
 from fedpu.errors import TrainingError
-from fedpu.experiment import prepare, run
+from fedpu.method import Batch, shuffled_batches
 from fedpu.randomness import torch_generator
 from fedpu.risk import co_negatives
+from fedpu.round import Broadcast, Work
 
 
 @pytest.fixture
@@ -35,14 +39,15 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
     """Written out by hand: autograd.grad, momentum and weight decay in formulas, FedProx's term in the loss itself."""
-    work = Work(client=2, round=4, lr=0.05, epochs=2, batch_size=30, momentum=0.5, weight_decay=0.01, proximal=0.3)
+    work = Work(client=2, round=4, lr=0.05, epochs=2, batch_size=30, momentum=0.5, weight_decay=0.01)
+    job = replace(job, rule=FedProx(mu=0.3))
     start = {name: value.clone() for name, value in job.initial_model().state_dict().items()}
-    update = ClientTrainer(job, torch.device("cpu")).update(start, work)
+    [(update, _)] = ClientTrainer(job, torch.device("cpu")).update(Broadcast(start), Piece([work], {}, each=True))
 
     network = job.initial_model()
     network.load_state_dict(start)
     client = job.federation.client(2)
-    task = job.method.task(client.facts, co_negatives(job.federation.positive), len(job.federation))
+    constants = job.method.constants(client.summary, co_negatives(job.federation.positive), len(job.federation))
     parameters = list(network.parameters())
     anchor = [p.detach().clone() for p in parameters]
     velocity = [torch.zeros_like(p) for p in parameters]
@@ -50,7 +55,7 @@ def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
         order = torch.randperm(len(client.labels), generator=torch_generator(0, "batches", 4, 2, epoch))
         for positions in order.split(30):
             inputs, labels = client.batch(positions)
-            loss = job.method.objective(network, inputs, labels, task)["total"]
+            loss = job.method.objective(network, Batch(labels, {"weak": inputs}), constants)["total"]
             distance = sum(((p - a) ** 2).sum() for p, a in zip(parameters, anchor, strict=True))
             gradients = torch.autograd.grad(loss + 0.5 * 0.3 * distance, parameters)
             with torch.no_grad():
@@ -62,16 +67,20 @@ def test_client_update_is_a_plain_loop_of_sgd(job: Job) -> None:
     assert update.examples == int(job.federation.sizes[2])
 
 
+def drawn(usable: torch.Tensor, work: Work) -> list[torch.Tensor]:
+    return shuffled_batches(usable, work, lambda epoch: torch_generator(0, "batches", epoch))
+
+
 def test_a_straggler_does_part_of_its_steps() -> None:
     usable = torch.arange(95)
-    full = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10), 0)
-    half = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.5), 0)
-    none = draw_batches(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.0), 0)
+    full = drawn(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10))
+    half = drawn(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.5))
+    none = drawn(usable, Work(client=0, round=0, lr=0.1, epochs=3, batch_size=10, share=0.0))
     assert (len(full), len(half), len(none)) == (30, 15, 1)
     assert same(full[:15], half)
     assert sorted(torch.cat(full[:10]).tolist()) == list(range(95))
     seven = Work(client=0, round=0, lr=0.1, epochs=10, batch_size=10, share=7 / 10)
-    assert len(draw_batches(torch.arange(90), seven, 0)) == 63, "seven whole epochs of nine batches"
+    assert len(drawn(torch.arange(90), seven)) == 63, "seven whole epochs of nine batches"
 
 
 @pytest.mark.parametrize("method", ["fedpu", "positive-only"])
@@ -99,9 +108,14 @@ def test_the_global_generator_and_thread_count_are_left_alone(tiny_config: Confi
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
-    run(tiny_config)
-    assert torch.equal(torch.rand(3), expected)
-    assert torch.get_num_threads() == 1
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        run(tiny_config)
+        assert torch.equal(torch.rand(3), expected)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_batchnorm_runs_and_its_statistics_are_averaged(tiny_config: Config) -> None:
@@ -116,13 +130,13 @@ def test_batchnorm_runs_and_its_statistics_are_averaged(tiny_config: Config) -> 
 
 def test_parameters_that_are_no_numbers_stop_the_run(tiny_config: Config) -> None:
     for workers in (1, 2):
-        with pytest.raises(TrainingError, match=r"stopped being numbers in round \d.*Lower aggregation\.lr"):
+        with pytest.raises(TrainingError, match=r"became NaN or infinite in round \d.*Lower aggregation\.lr"):
             run(tiny_config.with_("aggregation.lr=1e6", "aggregation.weight_decay=1e6", f"engine.workers={workers}"))
 
 
 def test_workers_do_not_outlive_a_killed_main_process() -> None:
     script = (
-        "from fedpu.config import Config\nfrom fedpu.experiment import run\n"
+        "from fedpu.config import Config\nfrom fedpu.applications.experiment import run\n"
         "c = Config.from_dict({'data': {'name': 'digits'}, 'model': {'name': 'mlp'}, 'engine': {'workers': 2}})\n"
         "run(c, on_round=lambda line: print(line['round'], flush=True))\n"
     )
@@ -148,6 +162,11 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         LocalEngine(device="abacus")
 
 
-def test_every_engine_has_a_device() -> None:
-    for _, engine in ENGINES.items():
-        assert engine().compute_device().type in ("cpu", "cuda")
+def test_a_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
+    assert LocalEngine().compute_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert LocalEngine().compute_device().type == "cuda"
+    assert LocalEngine().worker_count(job) == 1
+    assert LocalEngine().slow_because(job) is None, "on a GPU PyTorch's own layers are the fast path"
+    assert LocalEngine(device="cpu").compute_device().type == "cpu"
+    assert LocalEngine(device="cpu", workers=2).worker_count(job) == 2

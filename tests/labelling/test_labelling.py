@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedpu.config import Config
 from fedpu.data import Dataset
-from fedpu.errors import LabellingError
+from fedpu.errors import ConfigError, LabellingError
 from fedpu.labelling import Labelling, label, label_everything
 from fedpu.labelling.cover import assign_positive
 from fedpu.partition import Classes, Dirichlet, Iid, Partitioner
@@ -64,35 +65,68 @@ def test_the_papers_hardest_split_is_always_covered(digits: Dataset, seed: int) 
 def test_the_asked_fraction_of_each_positive_class_is_labelled(digits: Dataset, fraction: str | float) -> None:
     partition = Iid(clients=5).split(digits, 0)
     labelling = Labelling(positive=2, fraction=fraction)
-    federation, evaluation = label(digits, partition, labelling, 0)
+    federation, hidden = label(digits, partition, labelling, 0)
     for k in range(5):
         mine = federation.owner == k
         for cls in range(10):
-            held = evaluation.hidden[mine] == cls
+            held = hidden.labels[mine] == cls
             labelled = federation.labels[mine] == cls
             expected = round(float(labelling.fraction) * int(held.sum())) if federation.positive[k, cls] else 0
             assert int(labelled.sum()) == expected
             assert bool((labelled <= held).all())
 
 
-def test_a_number_per_class_can_be_labelled_instead(digits: Dataset) -> None:
-    federation, _ = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2, per_class=5), 0)
-    assert int((federation.labels >= 0).sum()) == 5 * 2 * 5
+@pytest.mark.parametrize("scenario", ["censored", "case-control"])
+def test_a_number_per_class_can_be_labelled_instead(digits: Dataset, scenario: str) -> None:
+    partition = Iid(clients=5).split(digits, 0)
+    labelling = Labelling(positive=2, per_class=5, scenario=scenario)
+    federation, hidden = label(digits, partition, labelling, 0)
+    assert torch.equal(federation.labelled_counts, 5 * federation.positive)
+    given = federation.labels >= 0
+    assert torch.equal(federation.labels[given], hidden.labels[given])
+    other, there = label(digits, partition, labelling, 1)
+    chosen = [
+        set(truth.examples[f.rows[f.labels >= 0]].tolist()) for f, truth in ((federation, hidden), (other, there))
+    ]
+    assert chosen[0] != chosen[1], "which ones is a matter of the seed"
+    whole, _ = label(digits, partition, Labelling(positive=2), 0)
+    assert torch.equal(federation.priors, whole.priors), "class shares are those of all of a client's data"
+
+
+def test_a_client_that_has_fewer_than_the_number_per_class_is_told(digits: Dataset) -> None:
+    partition = Iid(clients=5).split(digits, 0)
+    held = np.stack([np.bincount(digits.labels.numpy()[partition[k]], minlength=10) for k in range(5)])
+    everything = {"positive": 10, "overlap": True}
+    label(digits, partition, Labelling(per_class=int(held.min()), **everything), 0)
+    with pytest.raises(LabellingError, match=rf"per_class = {held.min() + 1}.*which holds {held.min()}\."):
+        label(digits, partition, Labelling(per_class=int(held.min()) + 1, **everything), 0)
+    least = Labelling(
+        positive=[[int(k) for k in np.flatnonzero(row >= 28)] for row in held], overlap=True, per_class=28
+    )
+    label(digits, partition, least, 0)  # only positive classes need as many
+
+
+def test_a_fraction_and_a_number_per_class_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"fraction = 0\.3 and per_class = 5 exclude each other.*Remove one"):
+        Config.from_dict({"labelling": {"fraction": 0.3, "per_class": 5}})
+    assert Config.from_dict({"labelling": {"fraction": 0.5, "per_class": 5}}).labelling.per_class == 5
+    several = Config.from_dict({"labelling": {"per_class": 5}})
+    assert Config.from_dict(several.to_dict()) == several
 
 
 def test_clients_hold_what_the_partition_gave_them(digits: Dataset) -> None:
     partition = Dirichlet(clients=4).split(digits, 0)
-    federation, evaluation = label(digits, partition, Labelling(positive=[3, 3, 3, 3], overlap=True), 0)
+    federation, hidden = label(digits, partition, Labelling(positive=[3, 3, 3, 3], overlap=True), 0)
     for k in range(4):
         client = federation.client(k)
-        mine = evaluation.examples[federation.rows[federation.span(k)]].numpy()
+        mine = hidden.examples[federation.rows[federation.span(k)]].numpy()
         assert sorted(mine) == sorted(partition[k])
         assert torch.equal(client.inputs[client.rows], digits.inputs[mine])
         assert len(client.inputs) == len(partition[k]), "a client holds its own examples and no others"
         assert int(federation.sizes[k]) == len(partition[k])
         expected = np.bincount(digits.labels.numpy()[partition[k]], minlength=10) / len(partition[k])
         np.testing.assert_allclose(client.priors.numpy(), expected, atol=1e-6)
-    assert torch.equal(evaluation.hidden, digits.labels[evaluation.examples[federation.rows]])
+    assert torch.equal(hidden.labels, digits.labels[hidden.examples[federation.rows]])
 
 
 def test_in_the_case_control_scenario_unlabelled_data_are_the_whole_sample(digits: Dataset) -> None:
@@ -113,18 +147,18 @@ def test_data_that_are_partly_labelled_are_taken_as_they_are() -> None:
         x, y, x_test=x[:3], y_test=[0, 1, 2], client=np.array([0] * 5 + [1] * 5), classes=["a", "b", "c"]
     )
     partition = Iid(clients=2).split(data, 0)
-    federation, evaluation = label(data, partition, Labelling(positive="as-given"), 0)
-    assert torch.equal(federation.labels, data.labels[evaluation.examples[federation.rows]])
+    federation, hidden = label(data, partition, Labelling(positive="as-given"), 0)
+    assert torch.equal(federation.labels, data.labels[hidden.examples[federation.rows]])
     assert federation.priors is None
     with pytest.raises(LabellingError, match="as-given"):
         label(data, partition, Labelling(positive=1), 0)
-    with pytest.raises(LabellingError, match="label of every example"):
+    with pytest.raises(LabellingError, match="trained on every label"):
         label_everything(data, partition, 0)
 
 
 def test_everything_can_be_labelled(digits: Dataset) -> None:
-    federation, evaluation = label_everything(digits, Iid(clients=3).split(digits, 0), 0)
-    assert torch.equal(federation.labels, evaluation.hidden)
+    federation, hidden = label_everything(digits, Iid(clients=3).split(digits, 0), 0)
+    assert torch.equal(federation.labels, hidden.labels)
     assert federation.positive.all()
 
 
@@ -159,22 +193,22 @@ def test_a_client_can_not_label_a_class_it_does_not_hold(digits: Dataset) -> Non
 
 
 def test_nothing_that_a_federation_refers_to_holds_a_hidden_label(digits: Dataset) -> None:
-    federation, evaluation = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2), 0)
+    federation, hidden = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2), 0)
     seen: set[int] = set()
     stack: list[object] = [federation, *(federation.client(k) for k in range(5)), federation.owner]
-    hidden = [evaluation.hidden, digits.labels]
+    poison = [hidden.labels, digits.labels]
     while stack:
         thing = stack.pop()
         if id(thing) in seen or isinstance(thing, type):
             continue
         seen.add(id(thing))
         if isinstance(thing, torch.Tensor):
-            for secret in hidden:
+            for secret in poison:
                 assert thing.untyped_storage().data_ptr() != secret.untyped_storage().data_ptr()
                 unlabelled = federation.labels < 0
                 if thing.shape == federation.labels.shape:
                     # Chance agrees in a tenth of the cases; a copy of the truth would agree in all of them.
-                    assert (thing[unlabelled] == evaluation.hidden[unlabelled]).float().mean() < 0.5
+                    assert (thing[unlabelled] == hidden.labels[unlabelled]).float().mean() < 0.5
             continue
         if isinstance(thing, dict | list | tuple) or hasattr(thing, "__dict__"):
             stack.extend(gc.get_referents(thing))
@@ -185,18 +219,18 @@ def test_the_order_of_a_clients_examples_says_nothing_of_their_classes(
     digits: Dataset, partitioner: Partitioner
 ) -> None:
     """Guess from positions alone: an unlabelled example between labelled ones of a class would be of that class."""
-    federation, evaluation = label(digits, partitioner.split(digits, 0), Labelling(positive=2, overlap=True), 0)
+    federation, hidden = label(digits, partitioner.split(digits, 0), Labelling(positive=2, overlap=True), 0)
     right = wrong = 0
     for k in range(len(federation)):
-        labels, truth = federation.client(k).labels, evaluation.hidden[federation.span(k)]
+        labels, truth = federation.client(k).labels, hidden.labels[federation.span(k)]
         for cls in labels[labels >= 0].unique():
             places = (labels == cls).nonzero()[:, 0]
             inside = torch.zeros_like(labels, dtype=torch.bool)
             inside[places.min() : places.max() + 1] = True
-            hidden = labels < 0
-            if not (hidden & inside).any():
+            unknown = labels < 0
+            if not (unknown & inside).any():
                 continue
-            base = float((truth[hidden] == cls).float().mean())
-            right += float((truth[hidden & inside] == cls).float().mean()) - base
+            base = float((truth[unknown] == cls).float().mean())
+            right += float((truth[unknown & inside] == cls).float().mean()) - base
             wrong += 1
     assert abs(right / wrong) < 0.05

@@ -3,10 +3,10 @@
 import pytest
 
 from fedpu import Config
-from fedpu.comparison import gap_closed
+from fedpu.applications.comparison import gap_closed
+from fedpu.applications.experiment import prepare
 from fedpu.errors import ConfigError
-from fedpu.experiment import prepare
-from fedpu.paper import cell_presets, find_table, tables
+from fedpu.paper import cell_presets, common_columns, find_table, tables
 
 LABELS = [
     "table:iid",
@@ -94,3 +94,21 @@ def test_methods_that_are_not_there_have_a_number_but_no_preset():
     row = find_table("comp").rows[0]
     assert row.published["fedmatch"] == 52.13
     assert "table5-row1-fedmatch" not in cell_presets()
+
+
+def test_a_column_that_the_paper_does_not_have_stands_beside_one_that_it_has():
+    beside = {column.key: column.beside for column in common_columns().values() if column.beside}
+    assert beside == {"labelled-only": "positive-only", "aligned": "fedpu"}
+    for table in tables():
+        for row in table.rows:
+            cells = {cell.column.key: cell for cell in table.cells() if cell.row is row}
+            assert all((key in cells) == (other in row.published) for key, other in beside.items())
+            assert all((cell.published is None) == (key in beside) for key, cell in cells.items())
+    assert [column.key for column in find_table("iid").columns][:2] == ["positive-only", "labelled-only"]
+    kinds = {Config.load(preset=name).aggregation.model_dump()["name"] for name in _presets_of("labelled-only")}
+    assert kinds == {"fedavg", "fedsgd", "fedprox"}
+    assert any(Config.load(preset=name).data.name == "cifar10" for name in _presets_of("labelled-only"))
+
+
+def _presets_of(key):
+    return [name for name, (cell, _) in cell_presets().items() if cell.column.key == key]

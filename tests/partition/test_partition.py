@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from fedpu.data import Dataset
 from fedpu.errors import ConfigError, DataError
-from fedpu.partition import PARTITIONS, Classes, Column, Dirichlet, Iid, Partition, Saved
+from fedpu.labelling import Labelling, label
+from fedpu.partition import PARTITIONS, Classes, Column, Dirichlet, Iid, Partition, Rotated, Saved
 from fedpu.partition.classes import draw_holders
+from fedpu.testing import check_partition
 
 
 def dataset(labels: np.ndarray, client: np.ndarray | None = None) -> Dataset:
@@ -30,16 +34,24 @@ def class_counts(data: Dataset, partition: Partition) -> np.ndarray:
     return np.stack([np.bincount(labels[partition[k]], minlength=len(data.classes)) for k in range(len(partition))])
 
 
-@pytest.mark.parametrize("kind", ["iid", "classes", "dirichlet"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_example_is_lost_or_doubled_and_the_seed_decides(kind: str, seed: int) -> None:
-    data = balanced()
-    partition = PARTITIONS[kind]().split(data, seed)
-    partition.check(600)
-    again, other = PARTITIONS[kind]().split(data, seed), PARTITIONS[kind]().split(data, seed + 1)
-    assert np.array_equal(partition.rows, again.rows)
-    assert np.array_equal(partition.offsets, again.offsets)
-    assert not np.array_equal(partition.rows, other.rows)
+@pytest.mark.parametrize("kind", list(PARTITIONS))
+def test_it_keeps_every_promise_of_a_partition(kind: str, tmp_path: Path) -> None:
+    if kind == "saved":
+        path = tmp_path / "p.npz"
+        Iid().split(balanced(), 0).save(path)
+        check_partition(Saved(path=str(path)), data=balanced())
+    elif kind == "rotated":
+        check_partition(Rotated(per_class=2))  # there are not five of every class for each of ten clients
+    else:
+        check_partition(PARTITIONS[kind])
+
+
+@pytest.mark.parametrize("kind", ["iid", "classes", "dirichlet", "rotated"])
+def test_another_seed_gives_another_partition(kind: str) -> None:
+    for data in (balanced(), balanced(each=80)):
+        check_partition(PARTITIONS[kind], data=data)
+        one, other = (PARTITIONS[kind]().split(data, seed) for seed in (0, 1))
+        assert not np.array_equal(one.rows, other.rows)
 
 
 @given(st.integers(1, 97))
@@ -98,6 +110,72 @@ def test_dirichlet_is_skewed_by_a_small_alpha_and_even_for_a_large_one() -> None
     assert spread(0.1) > 5 * spread(100.0)
     with pytest.raises(ConfigError, match=r"Raise partition\.alpha"):
         Dirichlet(clients=500, alpha=0.01).split(balanced(), 0)
+
+
+@pytest.mark.parametrize("clients", [10, 20, 40])
+def test_rotated_gives_the_rest_in_fedmatchs_shares(clients: int) -> None:
+    data = balanced(each=100 * clients + 5 * clients)
+    counts = class_counts(data, Rotated(clients=clients).split(data, 1))
+    base = np.array([50, 15, 3, 3, 3, 2, 3, 3, 3, 15]) * 10
+    for client, row in enumerate(counts):
+        np.testing.assert_allclose(row - 5, np.roll(base, client % 10), atol=1)
+        assert row.argmax() == client % 10
+    assert (np.diff(Rotated(clients=clients).split(data, 1).offsets) == 1050).all()
+
+
+def test_rotated_with_labels_per_class_leaves_unlabelled_data_with_these_shares() -> None:
+    data = balanced(each=1050)
+    labelling = Labelling(positive=10, overlap=True, per_class=5)
+    federation, hidden = label(data, Rotated().split(data, 0), labelling, 0)
+    assert (federation.labelled_counts == 5).all(), "labelled data are the same in number everywhere"
+    for k in range(10):
+        unlabelled = hidden.labels[federation.span(k)][federation.client(k).labels < 0]
+        shares = np.bincount(unlabelled.numpy(), minlength=10) / len(unlabelled)
+        np.testing.assert_allclose(shares, np.roll(Rotated().shares, k), atol=2e-3)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 13), st.lists(st.integers(30, 400), min_size=3, max_size=3), st.integers(0, 2))
+def test_rotated_uses_every_example_whatever_the_numbers(clients: int, each: list[int], per_class: int) -> None:
+    data = dataset(np.repeat(np.arange(3), each))
+    method = Rotated(clients=clients, per_class=per_class, shares=(0.6, 0.3, 0.1))
+    partition = method.split(data, 0)
+    partition.check(sum(each))
+    sizes = np.diff(partition.offsets)
+    assert sizes.max() - sizes.min() <= 4, "all but rounding is even"
+    wanted = method.expected(np.array(each, dtype=float) - clients * per_class)
+    counts = class_counts(data, partition)
+    assert (counts >= per_class).all()
+    assert np.abs(counts - per_class - wanted).max() <= 1
+    # The fitting multiplies rows and columns: what is left of the table when both are divided out is as it was.
+    asked = np.log(np.stack([np.roll(method.shares, k) for k in range(clients)]))
+    found = np.log(wanted)
+    for table in (asked, found):
+        table -= table.mean(axis=0)
+        table -= table.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, asked, atol=1e-9)
+
+
+def test_rotated_hands_out_classes_of_which_nothing_is_left() -> None:
+    counts = class_counts(balanced(each=50), Rotated().split(balanced(each=50), 0))
+    assert (counts == 5).all()
+    data = dataset(np.repeat(np.arange(3), [20, 200, 200]))
+    counts = class_counts(data, Rotated(clients=4, shares=(0.6, 0.3, 0.1)).split(data, 0))
+    assert (counts[:, 0] == 5).all()
+    assert (counts.sum(axis=1) == 105).all()
+
+
+def test_rotated_refuses_what_does_not_fit() -> None:
+    with pytest.raises(ConfigError, match=r"needs 50 examples of each class for 10 clients, but class 0 has 40"):
+        Rotated().split(balanced(each=40), 0)
+    with pytest.raises(ConfigError, match="10 numbers, but 'made' has 3 classes"):
+        Rotated().split(balanced(classes=3), 0)
+    with pytest.raises(DataError, match="class of every example"):
+        Rotated(clients=2, shares=(0.5, 0.5)).split(dataset(np.array([0, 1, -1])), 0)
+    with pytest.raises(ConfigError, match="leaves client"):
+        Rotated(clients=4, per_class=0, shares=(0.9, 0.1)).split(dataset(np.array([0, 1, 1, 1])), 0)
+    with pytest.raises(ValueError, match=r"add up to 1; they add up to 0\.9"):
+        Rotated(shares=(0.5, 0.4))
 
 
 def test_column_follows_the_data() -> None:

@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpu.aggregation.base import weighted_mean
+from fedpu.applications.experiment import Prepared, prepare, resume, run
+from fedpu.applications.prior_estimates import estimate_priors
 from fedpu.config import Config
 from fedpu.data import Dataset, load
-from fedpu.engine import Job, LocalEngine, Work
+from fedpu.engine import ClientStates, Job, LocalEngine, client_outputs
 from fedpu.errors import ConfigError, EstimationError
-from fedpu.estimation import estimate_priors
-from fedpu.experiment import prepare, resume, run
 from fedpu.labelling import Scenario
-from fedpu.priors import ESTIMATORS, Priors, divided, estimate_client, outputs, population_priors, unlabelled_priors
+from fedpu.priors import ESTIMATORS, Priors, divided, estimate_client, population_priors, unlabelled_priors
+from fedpu.priors.running import first_guess
 from fedpu.priors.unlabelled import priors_of_no_knowledge
 from fedpu.report.priors import priors_figure, priors_table
+from fedpu.round import Broadcast, Work, prefixed
 
 
 @pytest.fixture(scope="module")
@@ -132,52 +134,71 @@ def test_both_engines_estimate_alike(config: Config) -> None:
     found = []
     for name in ("local", "reference"):
         with config.with_(f"engine.name={name}").engine.start(job) as clients:
-            found.append((weighted_mean(clients.update(model, work)), clients.kept()))
+            found.append((weighted_mean(clients.update(Broadcast(model), work)), clients.states()))
     (fast, fast_kept), (plain, plain_kept) = found
-    assert (fast_kept["last"] == 6).all()
-    assert torch.equal(fast_kept["priors"], plain_kept["priors"])
+    for k in range(4):
+        assert fast_kept[k]["priors.last"] == 6
+        assert torch.equal(fast_kept[k]["priors.priors"], plain_kept[k]["priors.priors"])
     assert all(torch.allclose(fast[name], plain[name], atol=1e-5) for name in fast)
 
 
 def test_estimated_priors_are_what_training_uses(config: Config) -> None:
     ready = prepare(config)
-    job = Job(ready.federation, config.method, config.model, seed=0)
+    assert ready.federation.priors is not None
+    job = Job(ready.federation, config.method, config.model, 0, config.priors.model_copy(update={"every": 99}))
     start = dict(job.initial_model().state_dict())
     for engine in (LocalEngine(workers=1), Config.from_dict({"engine": {"name": "reference", "workers": 1}}).engine):
-        with engine.start(job) as clients:
-            plain, other, same = (
-                next(clients.update(start, [Work(client=1, round=0, lr=0.1, batch_size=20, priors=priors)])).model
-                for priors in (None, (0.9,) + (0.1 / 9,) * 9, tuple(ready.federation.priors[1].tolist()))  # type: ignore[index]
-            )
+        models = []
+        for priors in (ready.federation.priors[1], torch.tensor([0.9] + [0.1 / 9] * 9), ready.federation.priors[1]):
+            known = first_guess(priors) | {"last": torch.tensor(0)}
+            with engine.start(job) as clients:
+                clients.restore(ClientStates({1: prefixed({"priors": known})}))
+                (update,) = clients.update(Broadcast(start), [Work(client=1, round=1, lr=0.1, batch_size=20)])
+                models.append(update.model)
+        plain, other, same = models
         assert all(torch.equal(plain[name], same[name]) for name in plain)
         assert any(not torch.equal(plain[name], other[name]) for name in plain)
 
 
-@pytest.mark.parametrize("name", list(ESTIMATORS))
-def test_poisoned_hidden_labels_do_not_change_an_estimate(config: Config, name: str) -> None:
-    """Hidden labels are overwritten where they live: neither the training nor the estimate may notice."""
+def poisonable(config: Config) -> tuple[Config, Prepared, Dataset]:
     clean = load(config.data)
     data = Dataset(**{**vars(clean), "labels": clean.labels.clone()})
     eager = config.with_("priors.trust=0", "labelling.positive=5", "labelling.overlap=true", "partition.clients=3")
-    ready = prepare(eager, data)
+    return eager, prepare(eager, data), data
+
+
+def test_poisoned_hidden_labels_do_not_change_training_with_estimates(config: Config) -> None:
+    """Hidden labels are overwritten where they live, and what clients have estimated and trained is the same."""
+    eager, ready, data = poisonable(config)
     job = Job(ready.federation, eager.method, eager.model, 0, eager.priors)
 
-    def estimate() -> tuple[torch.Tensor, ...]:
+    def trained() -> list[torch.Tensor]:
         start = {key: value.clone() for key, value in job.initial_model().state_dict().items()}
         work = [Work(client=k, round=0, lr=0.1, batch_size=20) for k in range(3)]
         with LocalEngine(workers=1).start(job) as clients:
-            (*_, update) = clients.update(start, work)
-            kept = clients.kept()["priors"]
-        network = job.initial_model()
-        network.load_state_dict(update.model)
+            (*_, update) = clients.update(Broadcast(start), work)
+            return [*update.model.values(), *(clients.states()[k]["priors.priors"] for k in range(3))]
+
+    before = trained()
+    data.labels.fill_(7)
+    ready.hidden.labels.fill_(3)
+    assert all(torch.equal(a, b) for a, b in zip(before, trained(), strict=True))
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_poisoned_hidden_labels_do_not_change_an_estimate(config: Config, name: str) -> None:
+    eager, ready, data = poisonable(config)
+    network = Job(ready.federation, eager.method, eager.model, 0, eager.priors).initial_model()
+    settings = Priors(source="estimated", estimator=name)
+
+    def estimate() -> list[torch.Tensor]:
         client = ready.federation.client(0)
-        settings = Priors(source="estimated", estimator=name)
-        found = estimate_client(client, outputs(client, network), settings, seed=0, bootstrap=3)
-        return kept, *(torch.from_numpy(values.copy()) for values in (found.priors, found.lower, found.upper))
+        found = estimate_client(client, client_outputs(client, network), settings, seed=0, bootstrap=3)
+        return [torch.from_numpy(values.copy()) for values in (found.priors, found.lower, found.upper)]
 
     before = estimate()
     data.labels.fill_(7)
-    ready.evaluation.hidden.fill_(3)
+    ready.hidden.labels.fill_(3)
     assert all(torch.equal(a.nan_to_num(-1), b.nan_to_num(-1)) for a, b in zip(before, estimate(), strict=True))
 
 
@@ -189,8 +210,9 @@ def test_nothing_new_goes_to_the_server(config: Config) -> None:
         job = Job(ready.federation, config.method, config.model, 0, priors)
         start = dict(job.initial_model().state_dict())
         with LocalEngine(workers=1).start(job) as clients:
-            (update,) = clients.update(start, [Work(client=0, round=0, lr=0.1, batch_size=20)])
-        assert set(vars(update)) == {"client", "examples", "model", "terms", "clients"}
+            (update,) = clients.update(Broadcast(start), [Work(client=0, round=0, lr=0.1, batch_size=20)])
+        assert set(vars(update)) == {"client", "examples", "model", "terms", "extras", "shared", "clients", "divisor"}
+        assert update.extras == update.shared == {}
         assert {name: value.shape for name, value in update.model.items()} == {
             name: value.shape for name, value in start.items()
         }

@@ -6,22 +6,22 @@ import math
 import sys
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
+from fedpu.applications.experiment import guard_of, prepare
 from fedpu.config import Config
 from fedpu.errors import ConfigError
-from fedpu.experiment import prepare
 from fedpu.privacy import Guard, accountant
-from fedpu.privacy.guard import guard_for
 
 
 def guard(tiny_config: Config, *changes: str, clients: int = 1000) -> Guard:
     config = tiny_config.with_("method.lent=off", *changes)
     network = config.model.build((1, 8, 8), 10)
-    made = guard_for(config.privacy, network, config.aggregation, clients, config.seed, config.method.lends)
+    made = guard_of(config, network, clients, 10)
     assert made is not None
     return made
 
@@ -170,3 +170,35 @@ def test_what_is_missing_is_named_before_any_work_is_done(
     with pytest.raises(ConfigError, match=rf"pip install 'fedpu\[{extra}\]'"):
         guard(tiny_config, setting)
     assert prepare(tiny_config) is not None
+
+
+def test_where_too_few_clients_for_a_secure_sum_leave_noise_alone_epsilon_counts_two_clips(tiny_config: Config) -> None:
+    settings = ["privacy.differential=central", "privacy.noise_multiplier=0.9", "aggregation.participation=0.1"]
+    secure = [*settings, "privacy.secure_aggregation=true"]
+
+    def epsilon(changes: list[str], clients: int) -> float:
+        spent = guard(tiny_config, *changes, clients=clients).spent(10)
+        assert spent is not None
+        assert spent.epsilon is not None
+        return spent.epsilon
+
+    # With 100 clients to be expected nobody is ever drawn alone; with two, somebody often is.
+    assert epsilon(secure, 1000) == pytest.approx(epsilon(settings, 1000), rel=1e-9)
+    assert epsilon(secure, 20) == pytest.approx(accountant.poisson_epsilon(0.45, 0.1, 10, None, 1e-5), rel=1e-9)
+    assert epsilon(secure, 20) > epsilon(settings, 20)
+
+
+def test_that_bound_holds_by_enumeration() -> None:
+    """One round on a line: clients that send 1 each, K or K + 1 of them; δ by integrating the densities."""
+    q, clients, sigma, epsilon = 0.3, 3, 2.0, 0.5
+    x = np.linspace(-30, 40, 200_001)
+
+    def density(count: int) -> np.ndarray:
+        chances = [math.comb(count, s) * q**s * (1 - q) ** (count - s) for s in range(count + 1)]
+        return sum(p * stats.norm.pdf(x, s if s >= 2 else 0, sigma) for s, p in enumerate(chances))  # type: ignore[return-value]
+
+    few, more = density(clients), density(clients + 1)
+    for first, second in ((few, more), (more, few)):
+        delta = float(np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0), x))
+        if delta > 1e-12:
+            assert accountant.secure_poisson_epsilon(sigma, q, clients, 1, None, delta) >= epsilon - 1e-2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,58 +12,61 @@ import pytest
 import torch
 from scipy import stats
 
-from fedpu.aggregation import AGGREGATIONS, ServerState
-from fedpu.comparison import compare
+from fedpu.aggregation import AGGREGATIONS
+from fedpu.applications.comparison import compare
+from fedpu.applications.experiment import first_state, guard_of, job_of, prepare, resume, run
 from fedpu.config import Config
-from fedpu.engine import Job, ModelState, Update, Work
 from fedpu.errors import ConfigError
-from fedpu.experiment import guard_of, prepare, resume, run
 from fedpu.privacy import Guard, Layout
 from fedpu.record import RunDirectory
 from fedpu.report.comparison import markdown, table
 from fedpu.risk import co_negatives
+from fedpu.round import Broadcast, Tensors, Update, Work
 
 CENTRAL = ["privacy.differential=central", "privacy.noise_multiplier=0.5", "privacy.clip=0.3"]
 LOCAL = ["privacy.differential=local", "privacy.noise_multiplier=0.5", "privacy.clip=0.3"]
 SECURE = ["privacy.secure_aggregation=true"]
+MEANS = [name for name in AGGREGATIONS if AGGREGATIONS[name].takes == "mean"]
 KINDS = {"central": CENTRAL, "local": LOCAL, "secure": SECURE, "both": CENTRAL + SECURE, "all": LOCAL + SECURE}
 
 
-def bits(config: Config) -> ModelState:
+def bits(config: Config) -> Tensors:
     return dict(run(config).model.state_dict())
 
 
-def assert_same_bits(first: ModelState, second: ModelState) -> None:
+def assert_same_bits(first: Tensors, second: Tensors) -> None:
     assert all(torch.equal(first[name], value) for name, value in second.items())
 
 
-def assert_close(first: ModelState, second: ModelState, tolerance: float) -> None:
+def assert_close(first: Tensors, second: Tensors, tolerance: float) -> None:
     for name, value in second.items():
         torch.testing.assert_close(first[name], value, rtol=0, atol=tolerance)
 
 
-def big(tiny_config: Config, *changes: str, clients: int) -> tuple[Guard, ModelState]:
+def big(tiny_config: Config, *changes: str, clients: int) -> tuple[Guard, Tensors]:
     """A guard over 20,000 parameters."""
     config = tiny_config.with_("model.hidden=[270]", "method.lent=off", *changes)
     network = config.model.build((1, 8, 8), 10)
-    guard = guard_of(config, network, clients)
+    guard = guard_of(config, network, clients, 10)
     assert guard is not None
     return guard, {name: value.detach() for name, value in network.state_dict().items()}
 
 
-def moved_by(guard: Guard, model: ModelState, lengths: Sequence[float], round_: int = 0) -> np.ndarray:
+def moved_by(guard: Guard, start: Tensors, lengths: Sequence[float], round_: int = 0) -> np.ndarray:
     """The mean update of clients whose own updates have those lengths, all along the same direction."""
     direction = np.ones(guard.layout.length) / math.sqrt(guard.layout.length)
+    sent = Broadcast(start, round=round_)
     work = [Work(client, round_, 0.1) for client in range(len(lengths))]
 
     def updates() -> Iterator[Update]:
         for client, length in enumerate(lengths):
-            yield Update(client, 1 + client, guard.layout.moved(model, length * direction), {"total": 1.0})
+            model = guard.layout.update(sent, length * direction, 1).model
+            yield Update(client, 1 + client, model, {"total": 1.0})
 
-    combined = guard.combined(model, work, updates(), round_)
+    combined = guard.combined(sent, work, updates())
     assert combined.clients == len(lengths)
     assert combined.terms == {}
-    return guard.layout.difference(model, combined.model)
+    return guard.layout.vector(sent, combined)
 
 
 @pytest.mark.parametrize("secure", [[], SECURE], ids=["plain", "secure"])
@@ -112,7 +116,7 @@ def test_noise_depends_on_seed_and_round(tiny_config: Config) -> None:
         assert abs(np.corrcoef(first, other)[0, 1]) < 0.05
 
 
-@pytest.mark.parametrize("aggregation", list(AGGREGATIONS))
+@pytest.mark.parametrize("aggregation", MEANS)
 def test_with_no_noise_and_a_huge_clip_central_is_the_uniform_mean(tiny_config: Config, aggregation: str) -> None:
     config = tiny_config.with_(
         f"aggregation.name={aggregation}", "partition.kind=dirichlet", "method.lent=off", "labelling.overlap=true"
@@ -120,20 +124,18 @@ def test_with_no_noise_and_a_huge_clip_central_is_the_uniform_mean(tiny_config: 
     private = bits(config.with_("privacy.differential=central", "privacy.clip=1e6", "privacy.noise_multiplier=0"))
     ready = prepare(config)
     assert len(set(ready.federation.sizes.tolist())) > 1
-    job = Job(ready.federation, config.method, config.model, config.seed)
-    state = ServerState.initial(job.initial_model())
+    job = job_of(config, ready.federation)
+    state = first_state(config, job.initial_model(), len(ready.federation), 10)
     with config.engine.start(job) as clients:
         for round_ in range(config.aggregation.rounds):
             work = config.aggregation.work(config.seed, round_, list(range(len(ready.federation))))
-            updates = [update for piece in work for update in clients.update(state.model, [piece])]
-            uniform = [Update(u.client, 1, u.model, u.terms) for u in updates]
+            sent = Broadcast(state.model, config.aggregation.broadcast(state), round=round_)
+            uniform = [replace(update, examples=1) for update in clients.update(sent, work)]
             state = config.aggregation.combine(state, uniform)
     assert_close(private, state.model, 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "partition"), [("fedavg", "iid"), *((name, "dirichlet") for name in AGGREGATIONS)]
-)
+@pytest.mark.parametrize(("aggregation", "partition"), [("fedavg", "iid"), *((name, "dirichlet") for name in MEANS)])
 def test_secure_aggregation_gives_the_plain_model_to_its_quantisation(
     tiny_config: Config, aggregation: str, partition: str
 ) -> None:
@@ -147,6 +149,34 @@ def test_secure_aggregation_gives_the_plain_model_to_its_quantisation(
     assert "epsilon" not in secure.summary
 
 
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_an_aggregation_that_needs_each_update_is_refused(tiny_config: Config, kind: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"'ifca' needs each of them by itself\. Choose an aggregation that takes a mean"
+    ):
+        run(tiny_config.with_("aggregation.name=ifca", *KINDS[kind]))
+
+
+def test_what_the_server_keeps_does_not_tell_how_many_clients_came(tiny_config: Config) -> None:
+    """A noisy sum is divided by the number to be expected, and |S|/K of SCAFFOLD and FedDyn is that number's too."""
+    settings = ["privacy.differential=central", "privacy.noise_multiplier=0", "privacy.clip=1e6", "method.lent=off"]
+    config = tiny_config.with_("aggregation.name=scaffold", "aggregation.participation=0.5", *settings)
+    job = job_of(config, prepare(config).federation)
+    guard = guard_of(config, job.initial_model(), 5, 10)
+    assert guard is not None
+    came = next(draw for t in range(20) if len(draw := guard.select(t)) not in (2, 3))
+    state = first_state(config, job.initial_model(), 5, 10)
+    sent = Broadcast(state.model, config.aggregation.broadcast(state))
+    work = config.aggregation.work(config.seed, 0, came)
+    with config.engine.start(job) as clients:
+        updates = list(clients.update(sent, work))
+    combined = guard.combined(sent, work, updates)
+    assert (combined.clients, combined.divisor) == (len(came), 2.5)
+    control = config.aggregation.combine(state, [combined]).extras
+    for name, value in control.items():
+        torch.testing.assert_close(value, sum(update.extras[name] for update in updates) / 5, rtol=0, atol=1e-6)
+
+
 def test_coarse_quantisation_is_felt(tiny_config: Config) -> None:
     fine, coarse = bits(tiny_config.with_(*SECURE)), bits(tiny_config.with_(*SECURE, "privacy.quantisation_bits=4"))
     assert max(float((fine[name] - coarse[name]).abs().max()) for name in fine) > 0.05
@@ -155,7 +185,7 @@ def test_coarse_quantisation_is_felt(tiny_config: Config) -> None:
 
 
 def test_off_changes_nothing_whatever_the_other_settings_say(tiny_config: Config) -> None:
-    assert guard_of(tiny_config, torch.nn.Linear(2, 2), 5) is None
+    assert guard_of(tiny_config, torch.nn.Linear(2, 2), 5, 2) is None
     settled = tiny_config.with_("privacy.clip=0.01", "privacy.noise_multiplier=9", "privacy.sampling=fixed")
     assert_same_bits(bits(settled), bits(tiny_config))
 
@@ -214,9 +244,9 @@ def test_the_sum_of_negative_classes_is_released_once_even_if_a_run_is_resumed(
     config = tiny_config.with_(*CENTRAL, "privacy.noise_source=system", "aggregation.rounds=4")
 
     def kept() -> torch.Tensor:
-        state = RunDirectory.open(tmp_path / "r").resume_state(prepare_network(config))
-        assert state.co_negatives is not None
-        return state.co_negatives
+        network = prepare_network(config)
+        state = RunDirectory.open(tmp_path / "r").resume_state(first_state(config, network, 5, 10), network)
+        return state.once["co_negatives"]
 
     class Stop(Exception):
         pass
@@ -232,14 +262,18 @@ def test_the_sum_of_negative_classes_is_released_once_even_if_a_run_is_resumed(
 
 
 def prepare_network(config: Config) -> torch.nn.Module:
-    return Job(prepare(config).federation, config.method, config.model, config.seed).initial_model()
+    return job_of(config, prepare(config).federation).initial_model()
 
 
 def test_the_sum_of_negative_classes_is_exact_under_secure_aggregation(tiny_config: Config) -> None:
     guard, positive = lending(tiny_config, *SECURE)
-    assert torch.equal(guard.co_negatives(positive), co_negatives(positive))
+    assert torch.equal(guard.co_negatives(positive, None), co_negatives(positive))
+    sizes = torch.tensor([7, 1000, 31, 5, 64])
+    assert torch.equal(guard.co_negatives(positive, sizes), co_negatives(positive, sizes))
+    assert not torch.equal(co_negatives(positive, sizes), co_negatives(positive))
     off, _ = lending(tiny_config, *SECURE, "method.lent=off")
-    assert off.co_negatives(positive) is None
+    assert guard.lends
+    assert not off.lends
 
 
 @pytest.mark.parametrize(("kind", "spread"), [("central", 1.0), ("local", math.sqrt(300))], ids=["central", "local"])
@@ -250,18 +284,36 @@ def test_the_sum_of_negative_classes_is_as_noisy_as_asked_for(tiny_config: Confi
     differences = []
     for seed in range(20):
         guard, _ = lending(tiny_config, *settings, f"seed={seed}")
-        noisy = guard.co_negatives(positive)
-        assert noisy is not None
+        noisy = guard.co_negatives(positive, None)
         assert torch.equal(noisy, noisy.T)
         differences.append((noisy - co_negatives(positive)).diagonal())
     # Both triangles are averaged; the diagonal is as noisy as it was.
     assert float(torch.cat(differences).std()) == pytest.approx(0.2 * 10 * spread, rel=0.15)
 
 
+@pytest.mark.parametrize("kind", ["central", "local"])
+def test_sizes_play_no_part_in_it_under_differential_privacy(tiny_config: Config, kind: str) -> None:
+    guard, positive = lending(tiny_config, f"privacy.differential={kind}", "privacy.lent_noise_multiplier=0.1")
+    sizes = torch.tensor([7, 1000, 31, 5, 64])
+    assert torch.equal(guard.co_negatives(positive, sizes), guard.co_negatives(positive, None))
+    assert float(guard.co_negatives(positive, sizes).diagonal().max()) <= len(positive) - 1
+
+
+def test_shared_lending_gives_the_same_model_in_the_open_and_under_secure_aggregation(tiny_config: Config) -> None:
+    config = tiny_config.with_("method.lent=shared", "partition.kind=dirichlet", "labelling.overlap=true")
+    federation = prepare(config).federation
+    assert len(set(federation.sizes.tolist())) > 1
+    by_size = co_negatives(federation.positive, federation.sizes)
+    assert torch.equal(job_of(config, federation).co_negatives(), by_size)
+    assert_close(bits(config.with_(*SECURE)), bits(config), 1e-5)
+    printed = job_of(config.with_("method.lent=printed"), federation)
+    assert torch.equal(printed.co_negatives(), co_negatives(federation.positive))
+
+
 def lending(tiny_config: Config, *changes: str) -> tuple[Guard, torch.Tensor]:
     config = tiny_config.with_(*changes)
     ready = prepare(config)
-    guard = guard_of(config, prepare_network(config), len(ready.federation))
+    guard = guard_of(config, prepare_network(config), len(ready.federation), 10)
     assert guard is not None
     return guard, ready.federation.positive
 
@@ -297,9 +349,28 @@ def test_a_round_without_clients_is_noise_alone(tiny_config: Config) -> None:
     assert all(not torch.equal(start[name], value) for name, value in result.model.state_dict().items())
 
 
+def test_with_secure_aggregation_a_draw_of_fewer_than_two_clients_is_noise_alone(tiny_config: Config) -> None:
+    config = tiny_config.with_(*CENTRAL, *SECURE, "aggregation.participation=0.2", "aggregation.rounds=6")
+    guard = guard_of(config, prepare_network(config), 5, 10)
+    assert guard is not None
+    drawn = [len(guard.select(round_)) for round_ in range(6)]
+    assert {0, 1} < set(drawn)
+    result = run(config)
+    assert [line["clients"] for line in result.curve] == [0 if number < 2 else number for number in drawn]
+    # The one client of a draw has no part in the model: it moves by the noise that a draw of nobody moves it by.
+    sent = Broadcast(dict(prepare_network(config).state_dict()), round=0)
+    work = [Work(3, 0, 0.1)]
+    assert guard.asked(work) == []
+    alone = guard.combined(sent, work, iter([]))
+    assert_same_bits(alone.model, guard.combined(sent, [], iter([])).model)
+    assert any(not torch.equal(alone.model[name], value) for name, value in sent.model.items())
+
+
 def test_too_few_clients_for_a_secure_sum_are_refused_with_a_sentence(tiny_config: Config) -> None:
     with pytest.raises(Exception, match=r"at least two clients.*aggregation\.participation"):
         run(tiny_config.with_(*SECURE, "aggregation.participation=0.2"))
+    with pytest.raises(Exception, match=r"at least two clients"):
+        run(tiny_config.with_(*SECURE, *CENTRAL, "privacy.sampling=fixed", "aggregation.participation=0.2"))
 
 
 def test_statistics_of_batch_norm_are_refused_and_frozen_parameters_left_alone(tiny_config: Config) -> None:
@@ -307,12 +378,15 @@ def test_statistics_of_batch_norm_are_refused_and_frozen_parameters_left_alone(t
         run(tiny_config.with_(*CENTRAL, "data.name=mnist-5k", "model.name=resnet9", "model.norm=batch"))
     network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     network[0].requires_grad_(False)
-    layout = Layout(network)
-    assert layout.length == 6
+    layout = Layout(network, {"control": torch.zeros(3)}, {"mean": torch.zeros(2)})
+    assert layout.length == 6 + 3 + 2
     model = {name: value.detach() for name, value in network.state_dict().items()}
-    moved = layout.moved(model, np.ones(6))
-    assert torch.equal(moved["0.weight"], model["0.weight"])
-    np.testing.assert_allclose(layout.difference(model, moved), 1, atol=1e-6)
+    sent = Broadcast(model, shared={"mean": torch.ones(2)})
+    update = layout.update(sent, np.ones(11), 4)
+    assert torch.equal(update.model["0.weight"], model["0.weight"])
+    assert update.extras["control"].tolist() == [1.0] * 3
+    assert update.shared["mean"].tolist() == [2.0] * 2
+    np.testing.assert_allclose(layout.vector(sent, update), 1, atol=1e-6)
 
 
 def test_a_comparison_shows_what_was_spent(tiny_config: Config) -> None:

@@ -17,10 +17,10 @@ import safetensors.torch
 import torch
 
 import fedpu
+from fedpu.applications.experiment import prepare, resume, run
 from fedpu.config import Config
 from fedpu.data import load
 from fedpu.errors import FedpuError
-from fedpu.experiment import prepare, resume, run
 from fedpu.partition import Partition
 from fedpu.record import RunDirectory
 
@@ -112,23 +112,29 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tiny_config: Config, tmp_p
         resume(tmp_path)
 
 
-def test_a_full_disk_gives_a_sentence_and_keeps_the_finished_rounds(
+def test_a_disk_that_is_full_at_any_write_gives_a_sentence_and_keeps_the_finished_rounds(
     tiny_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = os.fsync, []
+    real, expected = os.fsync, run(tiny_config)
+    # Four writes start a run, one begins the rounds, three are a round, three the end.
+    for writes in range(4, 17):
+        calls: list[int] = []
 
-    def full(descriptor: int) -> None:
-        calls.append(descriptor)
-        if len(calls) > 5:  # partition, rounds, configuration, two checkpoints
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(descriptor)
+        def full(descriptor: int, calls: list[int] = calls, writes: int = writes) -> None:
+            calls.append(descriptor)
+            if len(calls) > writes:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FedpuError, match=r"The disk is full: .*checkpoint\.safetensors"):
-        run(tiny_config, out=tmp_path / "r")
-    monkeypatch.setattr(os, "fsync", real)
-    assert not list((tmp_path / "r").glob(".*.tmp"))
-    assert resume(tmp_path / "r").accuracy == run(tiny_config).accuracy
+        out = tmp_path / str(writes)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(FedpuError, match="The disk is full: "):
+            run(tiny_config, out=out)
+        monkeypatch.setattr(os, "fsync", real)
+        assert not list(out.glob(".*.tmp"))
+        resumed = resume(out).model.state_dict()
+        assert all(torch.equal(resumed[name], value) for name, value in expected.model.state_dict().items()), writes
+        RunDirectory.open(out)
 
 
 DAMAGE = {

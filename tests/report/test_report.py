@@ -9,16 +9,16 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from fedpu.comparison import compare, gap_closed, variant
+from fedpu.applications.comparison import compare, gap_closed, variant
+from fedpu.applications.experiment import prepare
 from fedpu.config import Config
 from fedpu.errors import FedpuError
-from fedpu.experiment import prepare
 from fedpu.report import holdings, save_comparison, save_picture, terminal_picture, terminal_table
 
 
 def test_the_picture_counts_what_clients_hold(tiny_config: Config, tmp_path: Path) -> None:
     ready = prepare(tiny_config.with_("partition.kind=classes", "partition.clients=10", "labelling.positive=1"))
-    held = holdings(ready.federation, ready.evaluation)
+    held = holdings(ready.federation, ready.hidden)
     assert held.labelled.sum() == int((ready.federation.labels >= 0).sum())
     assert held.labelled.sum() + held.unlabelled.sum() == 1442
     assert ((held.labelled + held.unlabelled > 0).sum(axis=1) == 5).all()
@@ -60,7 +60,7 @@ def test_a_comparison_uses_the_same_partitions_and_goes_on_where_it_was(tiny_con
     for seed in (0, 1):
         files = [np.load(tmp_path / f"{name}-seed{seed}/partition.npz")["rows"] for name in names]
         assert all(np.array_equal(files[0], other) for other in files)
-    with pytest.raises(FedpuError, match="another configuration"):
+    with pytest.raises(FedpuError, match="other settings"):
         compare(tiny_config.with_("aggregation.lr=0.2"), names, [0], out=tmp_path)
 
     fedpu, lower, upper, _ = first.rows

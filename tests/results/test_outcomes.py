@@ -8,9 +8,9 @@ from statistics import fmean
 
 import pytest
 
+from fedpu.applications.reproduction import outcomes
 from fedpu.config import Config
 from fedpu.paper import Table, tables
-from fedpu.reproduction import outcomes
 
 TABLES = Path(__file__).parents[2] / "results/tables"
 
@@ -35,6 +35,6 @@ def test_fedpu_is_above_baseline_1_as_the_notes_say(table: Table) -> None:
         ends = {
             cell.cell.column.key: fmean(accuracy for _, accuracy in cell.curves[0][-last:])
             for cell in row.cells
-            if cell.cell.column.available
+            if cell.cell.column.available and cell.cell.published is not None
         }
         assert min(end for key, end in ends.items() if key.startswith("fedpu")) > ends["positive-only"], row.row.name

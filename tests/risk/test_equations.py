@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpu.priors import unlabelled_priors
-from fedpu.risk import Task, co_negatives, equations, lent_weights, plain_task
+from fedpu.risk import RiskConstants, co_negatives, equations, lent_weights, plain_constants
 from risk.world import World, brute_force_lent, mask
 
 TOLERANCE = 1e-9
@@ -34,8 +34,8 @@ def worlds_with_clients(draw: st.DrawFn, overlap: bool) -> tuple[World, list[set
     return World.random(draw(st.integers(0, 10_000)), classes), sets
 
 
-def case_control(world: World, positive: set[int]) -> Task:
-    return plain_task(mask(positive, world.classes), torch.tensor(world.priors))
+def case_control(world: World, positive: set[int]) -> RiskConstants:
+    return plain_constants(mask(positive, world.classes), torch.tensor(world.priors))
 
 
 @given(worlds_with_split())
@@ -77,8 +77,8 @@ def test_equ_risk_equals_equ_purisk_when_labelled_examples_left_the_unlabelled_d
     c = np.array([fraction if i in positive else 0.0 for i in range(world.classes)])
     inside = world.priors * (1 - c) / (1 - (world.priors * c).sum())
     share = torch.tensor(1 - (world.priors * c).sum())
-    task = case_control(world, positive)._replace(unlabelled_priors=torch.tensor(inside), unlabelled_share=share)
-    terms = equations.pu_risk(task, world.wrong_matrix(), world.unlabelled_vector(inside))
+    constants = case_control(world, positive)._replace(unlabelled_priors=torch.tensor(inside), unlabelled_share=share)
+    terms = equations.pu_risk(constants, world.wrong_matrix(), world.unlabelled_vector(inside))
     assert float(terms["total"]) == pytest.approx(world.true_risk(), abs=TOLERANCE)
 
 
@@ -89,10 +89,10 @@ def summed(world: World, sets: list[set[int]], mode: str) -> tuple[float, float]
     e, u = world.wrong_matrix(), world.unlabelled_vector()
     fedpu = fedrisk1 = 0.0
     for k in range(len(sets)):
-        task = case_control(world, sets[k])
+        constants = case_control(world, sets[k])
         lent = lent_weights(matrix, positive[k], len(sets), mode).double()  # type: ignore[arg-type]
-        fedpu += float(equations.fedpu_risk(task._replace(lent=lent), e, u)["total"])
-        fedrisk1 += float(equations.pu_risk(task, e, u)["total"])
+        fedpu += float(equations.fedpu_risk(constants._replace(lent=lent), e, u)["total"])
+        fedrisk1 += float(equations.pu_risk(constants, e, u)["total"])
     return fedpu, fedrisk1
 
 
@@ -111,6 +111,48 @@ def test_with_any_overlap_the_shared_term_keeps_the_sum_over_clients(case: tuple
 def test_with_overlap_the_printed_term_does_not() -> None:
     fedpu, fedrisk1 = summed(World.random(0, 4), [{0, 1}, {1, 2}, {2, 3}], "printed")
     assert abs(fedpu - fedrisk1) > 0.1
+
+
+def weighted(world: World, sets: list[set[int]], sizes: list[int], counted: bool = True) -> tuple[float, float]:
+    """Σ_k (n_k/n) equ:fedpurisk with the shared term and Σ_k (n_k/n) equ:fedrisk1: what the server minimises."""
+    positive = torch.stack([mask(s, world.classes) for s in sets])
+    matrix = co_negatives(positive, torch.tensor(sizes) if counted else None)
+    e, u = world.wrong_matrix(), world.unlabelled_vector()
+    fedpu = fedrisk1 = 0.0
+    for k, size in enumerate(sizes):
+        constants = case_control(world, sets[k])
+        lent = lent_weights(matrix, positive[k], len(sets), "shared").double()
+        fedpu += size / sum(sizes) * float(equations.fedpu_risk(constants._replace(lent=lent), e, u)["total"])
+        fedrisk1 += size / sum(sizes) * float(equations.pu_risk(constants, e, u)["total"])
+    return fedpu, fedrisk1
+
+
+@given(worlds_with_clients(overlap=True), st.data())
+def test_the_shared_term_keeps_the_mean_over_clients_of_any_sizes(
+    case: tuple[World, list[set[int]]], data: st.DataObject
+) -> None:
+    world, sets = case
+    sizes = data.draw(st.lists(st.integers(1, 1000), min_size=len(sets), max_size=len(sets)))
+    fedpu, fedrisk1 = weighted(world, sets, sizes)
+    # Lent weights are float32, and a small client that lends for large ones has large ones.
+    assert fedpu == pytest.approx(fedrisk1, abs=1e-5 * sum(sizes) / min(sizes))
+    assert fedrisk1 == pytest.approx(world.true_risk(), abs=TOLERANCE)
+
+
+def test_counting_clients_instead_of_their_examples_is_off_where_sizes_differ() -> None:
+    world, sets, sizes = World.random(5, 4), [{0, 1}, {2, 3}], [200, 800]
+    counted, fedrisk1 = weighted(world, sets, sizes)
+    assert counted == pytest.approx(fedrisk1, abs=1e-5)
+    assert abs(weighted(world, sets, sizes, counted=False)[0] - fedrisk1) > 0.1
+
+
+@given(worlds_with_clients(overlap=True), st.integers(1, 10**6))
+def test_equal_sizes_change_no_bit_of_the_sum(case: tuple[World, list[set[int]]], size: int) -> None:
+    world, sets = case
+    positive = torch.stack([mask(s, world.classes) for s in sets])
+    assert torch.equal(co_negatives(positive), co_negatives(positive, torch.full((len(sets),), size)))
+    negative = (~positive).float()
+    assert torch.equal(co_negatives(positive), negative.T @ negative)
 
 
 @given(worlds_with_clients(overlap=False), st.integers(0, 1000))

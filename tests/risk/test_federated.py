@@ -16,12 +16,12 @@ from fedpu.errors import ConfigError
 from fedpu.risk import (
     SURROGATES,
     FedPULoss,
-    Task,
+    RiskConstants,
     conventional_pu_risk,
     equations,
     fedpu_risk,
     nnpu_risk,
-    plain_task,
+    plain_constants,
     released_older_risk,
     released_risk,
     upu_risk,
@@ -29,14 +29,14 @@ from fedpu.risk import (
 from risk.world import EPSILON, World, brute_force_lent, mask
 
 
-def random_case(seed: int, classes: int = 5, n: int = 40) -> tuple[torch.Tensor, torch.Tensor, Task]:
+def random_case(seed: int, classes: int = 5, n: int = 40) -> tuple[torch.Tensor, torch.Tensor, RiskConstants]:
     """A censored client with two positive classes and a lent term, in float64."""
     rng = np.random.default_rng(seed)
     positive = set(rng.permutation(classes)[:2].tolist())
     sets = [positive, {0, 1}, {2, 3}, {classes - 1}]
     labels = [int(rng.choice([-1, *sorted(positive)])) for _ in range(n)]
     priors = torch.tensor(rng.dirichlet(np.ones(classes)))
-    task = Task(
+    constants = RiskConstants(
         positive=mask(positive, classes),
         priors=priors,
         unlabelled_priors=torch.tensor(rng.dirichlet(np.ones(classes))),
@@ -44,14 +44,14 @@ def random_case(seed: int, classes: int = 5, n: int = 40) -> tuple[torch.Tensor,
         lent=torch.tensor(brute_force_lent(sets, 0, classes)),
         shares=torch.zeros(classes + 1).double(),
     )
-    return torch.tensor(rng.normal(0, 2, (n, classes))), torch.tensor(labels), task
+    return torch.tensor(rng.normal(0, 2, (n, classes))), torch.tensor(labels), constants
 
 
-def by_loop(logits: torch.Tensor, labels: torch.Tensor, task: Task, surrogate: str) -> dict[str, float]:
+def by_loop(logits: torch.Tensor, labels: torch.Tensor, constants: RiskConstants, surrogate: str) -> dict[str, float]:
     """The same risk from its definition: sums over examples and classes, nothing vectorised."""
     classes = logits.shape[1]
-    positive = [c for c in range(classes) if task.positive[c]]
-    negative = [c for c in range(classes) if not task.positive[c]]
+    positive = [c for c in range(classes) if constants.positive[c]]
+    negative = [c for c in range(classes) if not constants.positive[c]]
 
     def losses(row: list[float]) -> tuple[list[float], list[float]]:
         top = max(row)
@@ -73,13 +73,17 @@ def by_loop(logits: torch.Tensor, labels: torch.Tensor, task: Task, surrogate: s
     def negatives(w: list[float], r: list[float]) -> float:
         return len(negative) - 1 + sum(r[i] for i in positive)
 
-    share, pi, inside = float(task.unlabelled_share), task.priors.tolist(), task.unlabelled_priors.tolist()
+    share, pi, inside = (
+        float(constants.unlabelled_share),
+        constants.priors.tolist(),
+        constants.unlabelled_priors.tolist(),
+    )
     terms = {
         "positive": sum(pi[i] * mean(of_class[i], lambda w, r, i=i: w[i]) for i in positive),
         "against-negative": -share * sum(inside[i] * mean(of_class[i], negatives) for i in positive),
         "unlabelled": share * mean(unlabelled, negatives),
         "lent": sum(
-            pi[i] * float(task.lent[i, m]) * mean(of_class[i], lambda w, r, m=m: r[m] - 1)
+            pi[i] * float(constants.lent[i, m]) * mean(of_class[i], lambda w, r, m=m: r[m] - 1)
             for i in positive
             for m in range(classes)
         ),
@@ -93,9 +97,9 @@ def by_loop(logits: torch.Tensor, labels: torch.Tensor, task: Task, surrogate: s
 @settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from(["absolute", "log", "sigmoid"]))
 def test_every_term_equals_a_loop_over_the_examples(seed: int, surrogate: str) -> None:
-    logits, labels, task = random_case(seed)
-    terms = fedpu_risk(logits, labels, task, surrogate=surrogate)
-    expected = by_loop(logits, labels, task, surrogate)
+    logits, labels, constants = random_case(seed)
+    terms = fedpu_risk(logits, labels, constants, surrogate=surrogate, clamp="max")
+    expected = by_loop(logits, labels, constants, surrogate)
     assert terms.keys() == expected.keys()
     for name, value in expected.items():
         assert float(terms[name]) == pytest.approx(value, abs=1e-9), name
@@ -106,21 +110,21 @@ def test_with_the_absolute_surrogate_it_is_the_papers_risk(seed: int, classes: i
     world = World.random(seed, classes)
     positive = data.draw(st.sets(st.integers(0, classes - 1), min_size=1))
     lent = torch.tensor(brute_force_lent([positive, {0}, set()], 0, classes))
-    task = plain_task(mask(positive, classes), torch.tensor(world.priors), lent)
+    constants = plain_constants(mask(positive, classes), torch.tensor(world.priors), lent)
     logits, labels = world.batch(positive)
-    terms = fedpu_risk(logits, labels, task, surrogate="absolute", clamp="off")
-    expected = equations.fedpu_risk(task, world.wrong_matrix(), world.unlabelled_vector())
+    terms = fedpu_risk(logits, labels, constants, surrogate="absolute", clamp="off")
+    expected = equations.fedpu_risk(constants, world.wrong_matrix(), world.unlabelled_vector())
     for name in ("positive", "against-negative", "unlabelled", "lent", "total"):
         assert float(terms[name]) == pytest.approx(float(expected[name]), abs=1e-9), name
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
 def test_unbiased_expectations_over_an_epoch_average_to_those_over_all_data(seed: int, size: int) -> None:
-    logits, labels, task = random_case(seed)
+    logits, labels, constants = random_case(seed)
     counts = torch.bincount(torch.where(labels < 0, 5, labels), minlength=6)
-    unbiased = task._replace(shares=counts.double() / len(labels))
+    unbiased = constants._replace(shares=counts.double() / len(labels))
     for risk in (fedpu_risk, conventional_pu_risk):
-        whole = risk(logits, labels, task, clamp="off")
+        whole = risk(logits, labels, constants, clamp="off")
         batches = [
             (len(y) / len(labels), risk(z, y, unbiased, clamp="off"))
             for z, y in zip(logits.split(size), labels.split(size), strict=True)
@@ -133,18 +137,18 @@ def test_unbiased_expectations_over_an_epoch_average_to_those_over_all_data(seed
 @pytest.mark.parametrize("clamp", ["max", "reverse", "off"])
 def test_gradients_agree_with_finite_differences(surrogate: str, clamp: str) -> None:
     for seed in range(3):
-        logits, labels, task = random_case(seed, n=15)
+        logits, labels, constants = random_case(seed, n=15)
         logits.requires_grad_()
-        risk = lambda z: fedpu_risk(z, labels, task, surrogate=surrogate, clamp=clamp, cross_entropy=0.3)["total"]  # noqa: B023, E731
+        risk = lambda z: fedpu_risk(z, labels, constants, surrogate=surrogate, clamp=clamp, cross_entropy=0.3)["total"]  # noqa: B023, E731
         assert torch.autograd.gradcheck(risk, logits)
 
 
 @pytest.mark.parametrize("risk", [released_risk, released_older_risk, conventional_pu_risk])
 def test_gradients_of_the_other_risks_agree_with_finite_differences(risk) -> None:  # type: ignore[no-untyped-def]
     for seed in range(3):
-        logits, labels, task = random_case(seed, n=15)
+        logits, labels, constants = random_case(seed, n=15)
         logits.requires_grad_()
-        assert torch.autograd.gradcheck(lambda z: risk(z, labels, task)["total"], logits)  # noqa: B023
+        assert torch.autograd.gradcheck(lambda z: risk(z, labels, constants)["total"], logits)  # noqa: B023
 
 
 def confident(labels: torch.Tensor, classes: int) -> torch.Tensor:
@@ -158,11 +162,11 @@ def confident(labels: torch.Tensor, classes: int) -> torch.Tensor:
 @pytest.mark.parametrize("surrogate", list(SURROGATES))
 def test_the_clamp_keeps_hidden_negatives_at_their_tight_bound(surrogate: str) -> None:
     labels = torch.tensor([0] * 4 + [-1] * 6)
-    task = plain_task(mask({0}, 4), torch.full((4,), 0.25).double())
+    constants = plain_constants(mask({0}, 4), torch.full((4,), 0.25).double())
     logits = confident(labels, 4).requires_grad_()
-    off = fedpu_risk(logits, labels, task, surrogate=surrogate, clamp="off")
-    clamped = fedpu_risk(logits, labels, task, surrogate=surrogate, clamp="max")
-    reverse = fedpu_risk(logits, labels, task, surrogate=surrogate, clamp="reverse")
+    off = fedpu_risk(logits, labels, constants, surrogate=surrogate, clamp="off")
+    clamped = fedpu_risk(logits, labels, constants, surrogate=surrogate, clamp="max")
+    reverse = fedpu_risk(logits, labels, constants, surrogate=surrogate, clamp="reverse")
     bound = (3 - 1) * 0.75  # (|N| − 1) Σ_{j∈N} π_j
     hidden = (off["unlabelled"] + off["against-negative"]).item()
     assert hidden < bound
@@ -192,59 +196,61 @@ EMPTY_CASES = {
 @pytest.mark.parametrize("surrogate", list(SURROGATES))
 def test_empty_cases_are_finite_and_equal_the_loop(labels: list[int], positive: set[int], surrogate: str) -> None:
     priors = torch.tensor([0.4, 0.3, 0.3, 0.0]).double()
-    task = plain_task(mask(positive, 4), priors, torch.tensor(brute_force_lent([positive, {2}, {3}], 0, 4)))
+    constants = plain_constants(mask(positive, 4), priors, torch.tensor(brute_force_lent([positive, {2}, {3}], 0, 4)))
     logits = torch.randn(len(labels), 4, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
-    terms = fedpu_risk(logits, torch.tensor(labels), task, surrogate=surrogate)
+    terms = fedpu_risk(logits, torch.tensor(labels), constants, surrogate=surrogate, clamp="max")
     terms["total"].backward()
     assert torch.isfinite(logits.grad).all()
     if len(positive) < 4:
-        for name, value in by_loop(logits.detach(), torch.tensor(labels), task, surrogate).items():
+        for name, value in by_loop(logits.detach(), torch.tensor(labels), constants, surrogate).items():
             assert terms[name].item() == pytest.approx(value, abs=1e-9), name
     else:
         assert terms["unlabelled"].item() == terms["against-negative"].item() == 0
     for other in (conventional_pu_risk, released_risk, released_older_risk):
         fresh = logits.detach().clone().requires_grad_()
-        total = other(fresh, torch.tensor(labels), task)["total"]
+        total = other(fresh, torch.tensor(labels), constants)["total"]
         total.backward()
         assert torch.isfinite(total)
         assert torch.isfinite(fresh.grad).all()
 
 
 def test_a_cross_entropy_can_be_added() -> None:
-    logits, labels, task = random_case(1)
-    added = fedpu_risk(logits, labels, task, cross_entropy=0.5)
+    logits, labels, constants = random_case(1)
+    added = fedpu_risk(logits, labels, constants, cross_entropy=0.5)
     labelled = labels >= 0
     expected = 0.5 * torch.nn.functional.cross_entropy(logits[labelled], labels[labelled])
     assert float(added["cross-entropy"]) == pytest.approx(float(expected))
-    assert float(added["total"] - fedpu_risk(logits, labels, task)["total"]) == pytest.approx(float(expected))
+    assert float(added["total"] - fedpu_risk(logits, labels, constants)["total"]) == pytest.approx(float(expected))
 
 
 def test_conventional_pu_by_hand() -> None:
-    logits, labels, task = random_case(3)
+    logits, labels, constants = random_case(3)
     p = logits.softmax(dim=1)
-    positive = task.positive.nonzero()[:, 0].tolist()
-    group = p[:, ~task.positive].sum(dim=1)
-    own = sum(float(task.priors[i]) * float(-p[labels == i, i].log().mean()) for i in positive)
+    positive = constants.positive.nonzero()[:, 0].tolist()
+    group = p[:, ~constants.positive].sum(dim=1)
+    own = sum(float(constants.priors[i]) * float(-p[labels == i, i].log().mean()) for i in positive)
     unlabelled = 0.8 * float(-group[labels < 0].log().mean())
-    correction = 0.8 * sum(float(task.unlabelled_priors[i]) * float(-group[labels == i].log().mean()) for i in positive)
-    terms = conventional_pu_risk(logits, labels, task)
+    correction = 0.8 * sum(
+        float(constants.unlabelled_priors[i]) * float(-group[labels == i].log().mean()) for i in positive
+    )
+    terms = conventional_pu_risk(logits, labels, constants, clamp="max")
     assert float(terms["total"]) == pytest.approx(own + max(0.0, unlabelled - correction))
-    off = conventional_pu_risk(logits, labels, task, clamp="off")
+    off = conventional_pu_risk(logits, labels, constants, clamp="off")
     assert float(off["total"]) == pytest.approx(own + unlabelled - correction)
-    bounded = conventional_pu_risk(logits, labels, task, bounded=True, clamp="off")
+    bounded = conventional_pu_risk(logits, labels, constants, bounded=True, clamp="off")
     assert float(bounded["unlabelled"]) == pytest.approx(0.8 * float((1 - group[labels < 0]).mean()))
 
 
 def test_with_one_positive_class_the_own_part_of_fedpu_is_conventional_pu() -> None:
-    logits, labels, task = random_case(5)
-    one = int(task.positive.nonzero()[0])
-    task = task._replace(positive=mask({one}, 5), lent=torch.zeros(5, 5).double())
+    logits, labels, constants = random_case(5)
+    one = int(constants.positive.nonzero()[0])
+    constants = constants._replace(positive=mask({one}, 5), lent=torch.zeros(5, 5).double())
     labels = torch.where(labels == one, labels, -1)
     ours, theirs = (
-        fedpu_risk(logits, labels, task, clamp="off"),
-        conventional_pu_risk(logits, labels, task, clamp="off"),
+        fedpu_risk(logits, labels, constants, clamp="off"),
+        conventional_pu_risk(logits, labels, constants, clamp="off"),
     )
-    constant = 3 * (0.8 - 0.8 * float(task.unlabelled_priors[one]))  # (|N| − 1) of the rewritten terms
+    constant = 3 * (0.8 - 0.8 * float(constants.unlabelled_priors[one]))  # (|N| − 1) of the rewritten terms
     assert float(ours["total"]) - constant == pytest.approx(float(theirs["total"]), abs=1e-4)  # ε in the log
 
 
@@ -262,22 +268,22 @@ def test_upu_and_nnpu_are_the_published_binary_risks(bounded: bool) -> None:
 
 
 def test_the_released_losses_by_hand() -> None:
-    logits, labels, task = random_case(2)
+    logits, labels, constants = random_case(2)
     p, lab = logits.softmax(dim=1), labels >= 0
-    y, pi = labels[lab], task.unlabelled_priors
+    y, pi = labels[lab], constants.unlabelled_priors
     ce = float(torch.nn.functional.cross_entropy(logits[lab], y))
     rows = torch.arange(len(y))
     s = -(1 - p + 1e-6).log()
-    shipped = ce + float(s[~lab][:, task.positive].sum(dim=1).mean()) / 5 - float((pi[y] * s[lab][rows, y]).mean())
-    assert float(released_risk(logits, labels, task)["total"]) == pytest.approx(shipped)
+    shipped = ce + float(s[~lab][:, constants.positive].sum(dim=1).mean()) / 5 - float((pi[y] * s[lab][rows, y]).mean())
+    assert float(released_risk(logits, labels, constants)["total"]) == pytest.approx(shipped)
     s = -(1 - p + 0.01).log()
     older = (
         ce
-        + float(s[~lab][:, task.positive].sum(dim=1).mean()) / 2
-        + float((pi[y] * s[lab][:, ~task.positive].sum(dim=1)).mean()) / 3
+        + float(s[~lab][:, constants.positive].sum(dim=1).mean()) / 2
+        + float((pi[y] * s[lab][:, ~constants.positive].sum(dim=1)).mean()) / 3
         - float((pi[y] * s[lab][rows, y]).mean())
     )
-    assert float(released_older_risk(logits, labels, task)["total"]) == pytest.approx(older)
+    assert float(released_older_risk(logits, labels, constants)["total"]) == pytest.approx(older)
 
 
 MUTANTS = [
@@ -285,14 +291,14 @@ MUTANTS = [
     ('"positive": (', '"positive": 0 * ('),
     ('"against-negative": -(', '"against-negative": ('),
     ('"against-negative": -(', '"against-negative": -0.0 * ('),
-    ('"unlabelled": task.unlabelled_share', '"unlabelled": -task.unlabelled_share'),
-    ('"unlabelled": task.unlabelled_share', '"unlabelled": 0 * task.unlabelled_share'),
+    ('"unlabelled": constants.unlabelled_share', '"unlabelled": -constants.unlabelled_share'),
+    ('"unlabelled": constants.unlabelled_share', '"unlabelled": 0 * constants.unlabelled_share'),
     ('"lent": (', '"lent": -('),
     ('"lent": (', '"lent": 0 * ('),
     ("batch.labelled @ right", "batch.labelled @ wrong"),
     ("right @ p", "right @ (1 - p)"),
-    ("task.unlabelled_share * task.unlabelled_priors", "task.unlabelled_priors"),
-    ("task.unlabelled_share * task.unlabelled_priors", "task.unlabelled_share * task.priors"),
+    ("constants.unlabelled_share * constants.unlabelled_priors", "constants.unlabelled_priors"),
+    ("constants.unlabelled_share * constants.unlabelled_priors", "constants.unlabelled_share * constants.priors"),
     ("(-excess).clamp", "excess.clamp"),
     ("exists * (negatives - 1)", "exists * negatives"),
 ]
@@ -306,9 +312,9 @@ def test_a_changed_sign_or_dropped_term_would_be_seen(original: str, mutant: str
     exec(compile(source.replace(original, mutant), "mutated", "exec"), space)
     differences = []
     for seed in range(20):
-        logits, labels, task = random_case(seed)
-        terms = space["fedpu_risk"](logits, labels, task)  # type: ignore[operator]
-        expected = by_loop(logits, labels, task, "log")
+        logits, labels, constants = random_case(seed)
+        terms = space["fedpu_risk"](logits, labels, constants)  # type: ignore[operator]
+        expected = by_loop(logits, labels, constants, "log")
         differences.append(max(abs(float(terms[name]) - value) for name, value in expected.items()))
     assert max(differences) > 1e-3
 
@@ -319,8 +325,8 @@ def test_the_loss_for_anybodys_loop_refuses_what_it_would_misread() -> None:
     loss = FedPULoss(positive=[1], priors=0.25, classes=4)
     loss(logits, labels).backward()
     assert torch.isfinite(logits.grad).all()
-    task = plain_task(mask({1}, 4), torch.full((4,), 0.25))
-    assert loss(logits, labels).item() == pytest.approx(fedpu_risk(logits, labels, task)["total"].item())
+    constants = plain_constants(mask({1}, 4), torch.full((4,), 0.25))
+    assert loss(logits, labels).item() == pytest.approx(fedpu_risk(logits, labels, constants)["total"].item())
     assert loss(logits.double(), labels).dtype == torch.float64
     half = FedPULoss(positive=[1], priors=0.25, classes=4, unlabelled_share=0.5)
     assert half(logits, labels).item() != pytest.approx(loss(logits, labels).item())
@@ -336,3 +342,45 @@ def test_the_loss_for_anybodys_loop_refuses_what_it_would_misread() -> None:
     ):
         with pytest.raises(ConfigError):
             FedPULoss(**{"positive": [1], "priors": 0.25, "classes": 4, **settings_})  # type: ignore[arg-type]
+
+
+SURE = 30.0
+"""a logit that decides for a class all but certainly"""
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "clamp", "slope"),
+    [
+        ("absolute", "off", 0.0),
+        ("absolute", "max", 0.105),
+        ("absolute", "reverse", 0.210),
+        ("log", "off", 0.762),
+        ("log", "reverse", -0.762),
+    ],
+)
+def test_clamp_and_log_surrogate_undo_that_unlabelled_terms_cancel(surrogate: str, clamp: str, slope: float) -> None:
+    # Clients {0} and {1} with priors ½ share an unlabelled example, and have labelled examples that are decided surely.
+    unlabelled = torch.tensor([[2.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    parts = []
+    for label in (0, 1):
+        labelled = SURE * torch.eye(2, dtype=torch.float64)[[label]]
+        constants = plain_constants(mask({label}, 2), torch.full((2,), 0.5).double())
+        logits, labels = torch.cat([unlabelled, labelled]), torch.tensor([-1, label])
+        terms = fedpu_risk(logits, labels, constants, surrogate=surrogate, clamp=clamp)  # type: ignore[arg-type]
+        parts.append(terms["total"])
+    (gradient,) = torch.autograd.grad(sum(parts), unlabelled)
+    np.testing.assert_allclose(gradient[0], [slope, -slope], atol=5e-4)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from(["entropy", "log"]))
+def test_only_a_concave_function_of_the_outputs_draws_unlabelled_examples_to_a_class(
+    seed: int, classes: int, kind: str
+) -> None:
+    """A step against the gradient from any outputs: the surest class gains with the entropy, and loses with log."""
+    logits = torch.tensor(np.random.default_rng(seed).normal(0, 1, (1, classes)), requires_grad=True)
+    p = logits.softmax(dim=1)
+    loss = -(p * p.log()).sum() if kind == "entropy" else SURROGATES["log"](logits).right.sum()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    moved = (logits - 1e-3 * gradient).softmax(dim=1)
+    gained = float((moved - p).detach()[0, int(p.argmax())])
+    assert gained > 0 if kind == "entropy" else gained < 0

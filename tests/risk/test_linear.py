@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpu.risk import CROSS_ENTROPY_FORM, PADDING, Task, fedpu_form, fedpu_risk, fedpu_table, linear_risk
+from fedpu.risk import CROSS_ENTROPY_FORM, PADDING, RiskConstants, fedpu_form, fedpu_risk, fedpu_table, linear_risk
 from risk.test_federated import random_case
 
 
-def together(tasks: list[Task]) -> Task:
+def together(tasks: list[RiskConstants]) -> RiskConstants:
     """The tasks of several clients with a leading dimension."""
-    return Task(*(torch.stack(column) for column in zip(*tasks, strict=True)))
+    return RiskConstants(*(torch.stack(column) for column in zip(*tasks, strict=True)))
 
 
 @settings(max_examples=80)
@@ -29,11 +29,11 @@ def test_every_term_and_the_gradient_are_the_same(seeds: list[int], clamp: str, 
     logits = torch.zeros(len(cases), longest, 5).double()
     labels = torch.full((len(cases), longest), PADDING)
     tasks = []
-    for k, (z, y, task) in enumerate(cases):
+    for k, (z, y, constants) in enumerate(cases):
         if unbiased:
             counts = torch.bincount(torch.where(y < 0, 5, y), minlength=6)
-            task = task._replace(shares=counts.double() / len(y))
-        tasks.append(task)
+            constants = constants._replace(shares=counts.double() / len(y))
+        tasks.append(constants)
         logits[k, : len(y)], labels[k, : len(y)] = z, y
     form = fedpu_form(clamp, "unbiased" if unbiased else "batch", plain)
     gradient, terms = linear_risk(logits, labels, fedpu_table(together(tasks)), form)

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from fedpu import theory
+from fedpu.applications.experiment import prepare
 from fedpu.config import Config
 from fedpu.errors import ConfigError
-from fedpu.experiment import prepare
-from fedpu.labelling import Facts
+from fedpu.labelling import ClassSummary
 from fedpu.priors import unlabelled_priors
-from fedpu.risk import Lent, Task, co_negatives, equations, lent_weights
+from fedpu.risk import Lent, RiskConstants, co_negatives, equations, lent_weights
 from fedpu.theory import Counts
 from risk.world import mask
 
@@ -30,28 +30,32 @@ def labelled_counts() -> np.ndarray:
 def clients(scenario: str = "censored") -> Counts:
     labelled = labelled_counts()
     unlabelled = HELD.sum(axis=1) - (0 if scenario == "case-control" else labelled.sum(axis=1))
-    facts = Facts(
+    summary = ClassSummary(
         positive=torch.stack([mask(chosen, 4) for chosen in SETS]),
         priors=torch.tensor(HELD / HELD.sum(axis=1, keepdims=True)),
         labelled=torch.tensor(labelled),
         unlabelled=torch.tensor(unlabelled),
         scenario=scenario,  # type: ignore[arg-type]
     )
-    return Counts(facts, scenario == "case-control")
+    return Counts(summary, scenario == "case-control")
 
 
-def tasks(known: Counts, lent: Lent) -> list[Task]:
-    facts = known.facts
-    assert facts.priors is not None
-    inside, share = unlabelled_priors(facts.priors, facts.labelled, facts.unlabelled, facts.scenario)
-    weights = lent_weights(co_negatives(facts.positive), facts.positive, len(SETS), lent)
+def tasks(known: Counts, lent: Lent) -> list[RiskConstants]:
+    summary = known.summary
+    assert summary.priors is not None
+    inside, share = unlabelled_priors(summary.priors, summary.labelled, summary.unlabelled, summary.scenario)
+    sizes = torch.tensor(HELD.sum(axis=1)) if lent == "shared" else None
+    weights = lent_weights(co_negatives(summary.positive, sizes), summary.positive, len(SETS), lent)
     zero = torch.zeros(5)
-    return [Task(facts.positive[k], facts.priors[k], inside[k], share[k], weights[k], zero) for k in range(len(SETS))]
+    return [
+        RiskConstants(summary.positive[k], summary.priors[k], inside[k], share[k], weights[k], zero)
+        for k in range(len(SETS))
+    ]
 
 
-def risk(task: Task, decided: np.ndarray, mixed: np.ndarray) -> float:
+def risk(constants: RiskConstants, decided: np.ndarray, mixed: np.ndarray) -> float:
     """``equ:fedpurisk`` when class i is decided for d with frequency decided[i, d], and U with mixed[d]."""
-    return float(equations.fedpu_risk(task, torch.tensor(1 - decided), torch.tensor(1 - mixed))["total"])
+    return float(equations.fedpu_risk(constants, torch.tensor(1 - decided), torch.tensor(1 - mixed))["total"])
 
 
 def draw(rng: np.random.Generator, truth: np.ndarray, k: int, twice: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -81,8 +85,10 @@ def test_the_deviation_stays_under_the_bound_over_repeated_draws(truth: np.ndarr
     rng, delta, draws = np.random.default_rng(0), 0.2, 250
     known = clients(scenario)
     result, of = theory.theorem5(known, lent, delta), tasks(known, lent)
-    expected = [risk(task, truth, expected_mix(truth, k, known.twice)) for k, task in enumerate(of)]
-    drawn = [[risk(task, *draw(rng, truth, k, known.twice)) for k, task in enumerate(of)] for _ in range(draws)]
+    expected = [risk(constants, truth, expected_mix(truth, k, known.twice)) for k, constants in enumerate(of)]
+    drawn = [
+        [risk(constants, *draw(rng, truth, k, known.twice)) for k, constants in enumerate(of)] for _ in range(draws)
+    ]
     off = np.array(expected) - np.array(drawn)
     assert ((off > result.clients.total.numpy()).mean(axis=0) <= delta).all()
     assert (off.sum(axis=1) > float(result.all.total)).mean() <= delta
@@ -93,36 +99,36 @@ def test_the_bound_is_not_idle() -> None:
     # Examples that are as often decided for the best as for the worst class: deviations come near the bound.
     rng, delta = np.random.default_rng(1), 0.05
     known = clients()
-    result, task = theory.theorem5(known, "printed", delta), tasks(known, "printed")[2]
+    result, constants = theory.theorem5(known, "printed", delta), tasks(known, "printed")[2]
     truth = np.array([[0.5, 0, 0, 0.5]] * 4)
-    expected = risk(task, truth, expected_mix(truth, 2, False))
-    off = [expected - risk(task, *draw(rng, truth, 2, False)) for _ in range(400)]
+    expected = risk(constants, truth, expected_mix(truth, 2, False))
+    off = [expected - risk(constants, *draw(rng, truth, 2, False)) for _ in range(400)]
     assert np.quantile(off, 1 - delta) > 0.5 * float(result.clients.total[2])
 
 
 @pytest.mark.parametrize("scenario", ["censored", "case-control"])
 def test_the_weights_of_decisions_are_those_of_the_literal_equation(scenario: str) -> None:
     rng, known = np.random.default_rng(2), clients(scenario)
-    facts, truth = known.facts, WORLDS["anyhow"]
-    assert facts.priors is not None
-    for k, task in enumerate(tasks(known, "printed")):
-        of_one = Facts(
-            facts.positive[k][None],
-            facts.priors[k][None],
-            facts.labelled[k][None],
-            facts.unlabelled[k][None],
-            facts.scenario,
+    summary, truth = known.summary, WORLDS["anyhow"]
+    assert summary.priors is not None
+    for k, constants in enumerate(tasks(known, "printed")):
+        of_one = ClassSummary(
+            summary.positive[k][None],
+            summary.priors[k][None],
+            summary.labelled[k][None],
+            summary.unlabelled[k][None],
+            summary.scenario,
         )
-        stacked = Task(*(part[None] for part in task))
+        stacked = RiskConstants(*(part[None] for part in constants))
         sample = theory.fedpu_sample(stacked, of_one, known.twice)
-        constants = []
+        differences = []
         for _ in range(5):
             labelled, mixed = draw(rng, truth, k, known.twice)
             known_counts = labelled * labelled_counts()[k][:, None]
-            rest = mixed * int(facts.unlabelled[k]) - (known_counts.sum(axis=0) if known.twice else 0)
+            rest = mixed * int(summary.unlabelled[k]) - (known_counts.sum(axis=0) if known.twice else 0)
             added = (sample.weights[0].numpy() * np.vstack([known_counts, rest])).sum()
-            constants.append(risk(task, labelled, mixed) - added)
-        assert constants == pytest.approx([constants[0]] * 5)
+            differences.append(risk(constants, labelled, mixed) - added)
+        assert differences == pytest.approx([differences[0]] * 5)
 
 
 def test_labelled_examples_that_stay_among_the_unlabelled_change_nothing() -> None:
@@ -141,7 +147,9 @@ def test_the_ratio_to_full_supervision_in_closed_form(number: int, positive: int
     labelled = torch.where(chosen, round(fraction * per_class), 0)
     unlabelled = classes * per_class - labelled.sum(dim=1)
     priors = torch.full((number, classes), 1 / classes).double()
-    result = theory.theorem5(Counts(Facts(chosen, priors, labelled, unlabelled, "censored"), False), "printed", 0.05)
+    result = theory.theorem5(
+        Counts(ClassSummary(chosen, priors, labelled, unlabelled, "censored"), False), "printed", 0.05
+    )
     ratio = float(result.all.total / result.supervised.together().total)
     weight = number if positive > 1 else number - fraction
     assert ratio == pytest.approx(math.sqrt(weight**2 / (number * fraction) + 1 - fraction / number))
@@ -152,14 +160,14 @@ def test_the_ratio_to_full_supervision_in_closed_form(number: int, positive: int
 def test_lent_shares_keep_the_bound_from_growing_with_the_number_of_clients() -> None:
     def bound(r: int, lent: Lent) -> float:
         chosen = torch.stack([mask({c}, 3) for c in range(3) for _ in range(r)])
-        facts = Facts(
+        summary = ClassSummary(
             positive=chosen,
             priors=torch.full((3 * r, 3), 1 / 3).double(),
             labelled=torch.where(chosen, 50, 0),
             unlabelled=torch.full((3 * r,), 100),
             scenario="censored",
         )
-        return float(theory.theorem5(Counts(facts, False), lent, 0.05).clients.total.max())
+        return float(theory.theorem5(Counts(summary, False), lent, 0.05).clients.total.max())
 
     assert bound(100, "printed") > 8 * bound(10, "printed")
     assert bound(100, "shared") == pytest.approx(bound(10, "shared"))
@@ -183,9 +191,9 @@ def test_more_of_either_kind_and_the_limit(tiny_config: Config) -> None:
 
 def test_a_sample_that_is_missing_is_named() -> None:
     known = clients()
-    none = known.facts._replace(labelled=torch.zeros_like(known.facts.labelled))
+    none = known.summary._replace(labelled=torch.zeros_like(known.summary.labelled))
     with pytest.raises(ConfigError, match="Client 0 has no labelled example of its positive class 0"):
         theory.theorem5(Counts(none, False), "printed", 0.05)
-    empty = known.facts._replace(unlabelled=torch.zeros_like(known.facts.unlabelled), scenario="case-control")
+    empty = known.summary._replace(unlabelled=torch.zeros_like(known.summary.unlabelled), scenario="case-control")
     with pytest.raises(ConfigError, match="Client 0 has negative classes but no unlabelled example"):
         theory.theorem5(Counts(empty, False), "printed", 0.05)

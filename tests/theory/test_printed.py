@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpu.errors import ConfigError
-from fedpu.risk import equations, plain_task
+from fedpu.risk import equations, plain_constants
 from fedpu.theory import printed
 from risk.world import World, brute_force_lent, mask
 from theory.exact import against, bracket, failure
@@ -42,6 +42,32 @@ def test_no_constant_v_mends_theorem_1(v: float) -> None:
 
 
 @settings(max_examples=60)
+@given(
+    st.integers(1, 20),
+    st.fractions(0, 1, max_denominator=20),
+    st.integers(2, 10),
+    st.floats(0.01, 2),
+    st.floats(0.001, 0.5),
+)
+def test_theorem_1_holds_for_a_fixed_classifier_unless_delta_is_below_a_number_that_falls_fast_with_v(
+    n: int, right: Fraction, classes: int, v: float, delta: float
+) -> None:
+    # 2CV/√n makes up for the missing √(log(1/δ) / 2n) as long as log(1/δ) ≤ 8 C² V².
+    delta = max(delta, math.exp(-8 * classes**2 * v**2))
+    claimed = printed.theorem1(0, [n], 10**9, classes=classes, v=v, delta=delta)
+    assert claimed >= math.sqrt(2 * math.log(1 / delta) / n) - 1e-9
+    assert failure(n, [right, 1 - right], bracket(0, [1]), claimed) <= Fraction(delta) + Fraction(1, 10**9)
+
+
+def test_the_example_against_theorem_1_needs_a_small_v() -> None:
+    # Ten classes: from V = 0.0612 on, δ = 0.05 is not small enough; with V = 1 it would have to be below 10^−347.
+    assert math.sqrt(math.log(20) / 8) / 10 == pytest.approx(0.0612, abs=1e-4)
+    assert 8 * 10**2 / math.log(10) == pytest.approx(347.4, abs=0.1)
+    claimed = [printed.theorem1(0, [100], 10**6, classes=2, v=v, delta=0.05) for v in (0.0, 0.31)]
+    assert [float(failure(100, [HALF, HALF], bracket(0, [1]), c)) > 0.05 for c in claimed] == [True, False]
+
+
+@settings(max_examples=60)
 @given(st.integers(1, 25), st.fractions(0, 1, max_denominator=20), st.sampled_from([0.3, 0.1, 0.01]))
 def test_theorem_2_holds_with_any_v(n: int, right: Fraction, delta: float) -> None:
     claimed = printed.theorem2(0, [n], 50, classes=3, v=0.0, delta=delta)
@@ -50,23 +76,23 @@ def test_theorem_2_holds_with_any_v(n: int, right: Fraction, delta: float) -> No
 
 
 def sides(client: int, world: World, positive: set[int]) -> tuple[float, float]:
-    task = plain_task(mask(positive, world.classes), torch.tensor(world.priors))
-    left = equations.unlabelled_risk(task, world.wrong_matrix())["total"]
-    return float(left), float(printed.lemma3(client, task, world.wrong_matrix())["total"])
+    constants = plain_constants(mask(positive, world.classes), torch.tensor(world.priors))
+    left = equations.unlabelled_risk(constants, world.wrong_matrix())["total"]
+    return float(left), float(printed.lemma3(client, constants, world.wrong_matrix())["total"])
 
 
 def test_lemma_3_with_small_numbers() -> None:
     # Three classes of one example each, decided rightly; client 1 labels class 1. Its weight is |1−2|·|1−3| / 1² = 2.
     assert printed.lemma3_weight(1, [2, 3]) == 2
-    task = plain_task(mask({0}, 3), torch.full((3,), 1 / 3).double())
+    constants = plain_constants(mask({0}, 3), torch.full((3,), 1 / 3).double())
     wrong = 1 - torch.eye(3).double()
     # Σ_{m∈{2,3}} E_U[ℓ_m] = (2 + 1 + 1)/3; printed: 2 · ⅓ · ⅔ + ⅓ · 4/3 = 8/9.
-    assert float(equations.unlabelled_risk(task, wrong)["total"]) == pytest.approx(4 / 3)
-    assert float(printed.lemma3(1, task, wrong)["total"]) == pytest.approx(8 / 9)
+    assert float(equations.unlabelled_risk(constants, wrong)["total"]) == pytest.approx(4 / 3)
+    assert float(printed.lemma3(1, constants, wrong)["total"]) == pytest.approx(8 / 9)
     # The same client under the number 2 or 3, which is a negative class of it: nothing is left of the lemma.
-    assert float(printed.lemma3(2, task, wrong)["total"]) == pytest.approx(4 / 3)
+    assert float(printed.lemma3(2, constants, wrong)["total"]) == pytest.approx(4 / 3)
     # And under number 4, with the same data and the same classifier: |4−2|·|4−3| / 4² = ⅛.
-    assert float(printed.lemma3(4, task, wrong)["total"]) == pytest.approx(4 / 3 - (1 / 9) * (2 / 3))
+    assert float(printed.lemma3(4, constants, wrong)["total"]) == pytest.approx(4 / 3 - (1 / 9) * (2 / 3))
     with pytest.raises(ConfigError, match="numbered from 1"):
         printed.lemma3_weight(0, [2])
 
@@ -104,6 +130,33 @@ def test_theorem_4_fails_by_enumeration() -> None:
     # E − mean/3 > claimed, written as 3E − mean > 3·claimed and shifted by 2E.
     exceeded = failure(n, chances, loss, 3 * claimed - 2 * 4 / 3)
     assert exceeded > 0.99
+
+
+@pytest.mark.parametrize(
+    ("labelled", "v", "fails"),
+    [
+        (20, 0.0, 0.0),
+        (60, 0.0, 0.0),
+        (200, 0.0, 0.107),
+        (400, 0.0, 0.560),
+        (10**4, 0.0, 0.994),
+        (10**6, 0.1, 0.664),
+        (10**6, 0.2, 0.017),
+    ],
+)
+def test_the_example_against_theorem_4_needs_many_labelled_examples_and_a_small_v(
+    labelled: int, v: float, fails: float
+) -> None:
+    claimed = printed.theorem4(2.0, [1 / 3], [2.0], [labelled], 60, classes=3, v=v, delta=0.05)
+    exceeded = failure(60, [Fraction(1, 3), Fraction(2, 3)], against([1, 2]), 3 * claimed - 2 * 4 / 3)
+    assert float(exceeded) == pytest.approx(fails, abs=1e-3)
+
+
+@pytest.mark.parametrize(("v", "too_few", "enough"), [(0.1, 100, 1000), (1.0, 1000, 10**4), (10.0, 10**5, 10**6)])
+def test_a_larger_v_puts_off_the_failure_of_theorem_4(v: float, too_few: int, enough: int) -> None:
+    # The left-hand side tends to 8/9; both counts are n.
+    claimed = [printed.theorem4(2.0, [1 / 3], [2.0], [n], n, classes=3, v=v, delta=0.05) for n in (too_few, enough)]
+    assert claimed[0] > 8 / 9 > claimed[1]
 
 
 def balanced(classes: int, positive: int, fraction: float, per_class: int = 1000) -> tuple[torch.Tensor, ...]:

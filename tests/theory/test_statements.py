@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedpu import theory
 from fedpu.errors import ConfigError
-from fedpu.risk import equations, plain_task
+from fedpu.risk import equations, plain_constants
 from risk.world import World, mask
 from theory.exact import against, bracket, failure
 
@@ -58,17 +58,19 @@ def test_theorem_4_holds_without_labelled_data(n: int, q: list[Fraction], delta:
 def test_lemma_3_holds_with_a_weight_for_each_class(seed: int, classes: int, data: st.DataObject) -> None:
     world = World.random(seed, classes)
     positive = data.draw(st.sets(st.integers(0, classes - 1)))
-    task = plain_task(mask(positive, classes), torch.tensor(world.priors))
+    constants = plain_constants(mask(positive, classes), torch.tensor(world.priors))
     drawn = data.draw(st.lists(st.floats(0, 100), min_size=classes, max_size=classes))
-    weights = torch.where(task.positive, torch.tensor(drawn).double(), 0)
-    left = equations.unlabelled_risk(task, world.wrong_matrix())["total"]
-    assert float(theory.lemma3(task, world.wrong_matrix(), weights)["total"]) == pytest.approx(float(left), abs=1e-9)
+    weights = torch.where(constants.positive, torch.tensor(drawn).double(), 0)
+    left = equations.unlabelled_risk(constants, world.wrong_matrix())["total"]
+    assert float(theory.lemma3(constants, world.wrong_matrix(), weights)["total"]) == pytest.approx(
+        float(left), abs=1e-9
+    )
 
 
 def test_lemma_3_refuses_weights_on_negative_classes() -> None:
-    task = plain_task(mask({0}, 2), torch.tensor([0.5, 0.5]).double())
+    constants = plain_constants(mask({0}, 2), torch.tensor([0.5, 0.5]).double())
     with pytest.raises(ConfigError, match="zero for negative classes"):
-        theory.lemma3(task, 1 - torch.eye(2).double(), torch.tensor([1.0, 1.0]).double())
+        theory.lemma3(constants, 1 - torch.eye(2).double(), torch.tensor([1.0, 1.0]).double())
 
 
 @settings(max_examples=60)

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from fedpu.aggregation.fedavg import Averaging
-from fedpu.engine import Work
 from fedpu.randomness import numpy_generator
+from fedpu.round import Broadcast, Correction, Tensors, Work
 
 
 class FedProx(Averaging):
@@ -26,7 +26,7 @@ class FedProx(Averaging):
     )
 
     def work(self, seed: int, round_: int, selected: list[int]) -> list[Work]:
-        """Ask for FedAvg's work with the proximal term, and draw who manages how much of it.
+        """Ask for FedAvg's work, and draw who manages how much of it.
 
         A straggler does a whole number of epochs between 1 and one less than asked, drawn evenly; where only one epoch
         was asked for, an even share of its batches.
@@ -34,9 +34,13 @@ class FedProx(Averaging):
         rng = numpy_generator(seed, "stragglers", round_)
         slow = set(rng.permutation(selected)[: round(self.stragglers * len(selected))].tolist())
         return [
-            replace(piece, proximal=self.mu, share=self._share(rng) if piece.client in slow else 1.0)
+            replace(piece, share=self._share(rng) if piece.client in slow else 1.0)
             for piece in super().work(seed, round_, selected)
         ]
+
+    def correction(self, sent: Broadcast, work: Work, state: Tensors) -> Correction:
+        """Return the gradient μ(w − w_t) of the proximal term."""
+        return Correction(proximal=self.mu)
 
     def _share(self, rng: np.random.Generator) -> float:
         if self.local_epochs == 1:

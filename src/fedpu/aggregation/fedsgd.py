@@ -1,16 +1,17 @@
-"""FedSGD (McMahan et al. 2017): one full-batch gradient a client a round; the server takes the step."""
+"""FedSGD (McMahan et al. 2017): one full-batch gradient per client and round; the server takes the step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from fedpu.aggregation.base import Aggregation, ServerState, weighted_mean
-from fedpu.engine import ModelState, Update, Work
+from fedpu.round import Tensors, Update, Work
+
+VELOCITY = "velocity"
 
 
 class FedSGD(Aggregation):
@@ -20,6 +21,7 @@ class FedSGD(Aggregation):
     one step.
     """
 
+    takes: ClassVar[Literal["each", "mean"]] = "mean"
     name: Literal["fedsgd"] = "fedsgd"
     clip: float = Field(
         0.0, ge=0, description="for fedsgd: a mean gradient g_t that is longer than this is cut to it; 0: never"
@@ -34,22 +36,15 @@ class FedSGD(Aggregation):
         """Take the server's step along the mean gradient; buffers, which have none, are averaged."""
         lr = self.lr_at(state.round)
         mean = weighted_mean(updates)
-        gradient = {
-            name: (before.double() - mean[name].double()) / lr
-            for name, before in state.model.items()
-            if name not in state.buffers
-        }
+        gradient = {name: (before.double() - mean[name].double()) / lr for name, before in state.parameters.items()}
         if self.clip:
             length = float(torch.cat([part.flatten() for part in gradient.values()]).norm())
             scale = self.clip / max(length, self.clip)
             gradient = {name: part * scale for name, part in gradient.items()}
-        model: ModelState = {}
-        velocity: ModelState = {}
-        for name, before in state.model.items():
-            if name in state.buffers:
-                model[name] = mean[name]
-                continue
-            previous = state.momentum.get(name)
-            velocity[name] = gradient[name] if previous is None else self.momentum * previous + gradient[name]
-            model[name] = (before.double() - lr * velocity[name]).to(before.dtype)
-        return replace(state, round=state.round + 1, model=model, momentum=velocity)
+        model = dict(mean)
+        velocity: Tensors = {}
+        for name, part in gradient.items():
+            previous = state.extras.get(f"{VELOCITY}.{name}")
+            velocity[f"{VELOCITY}.{name}"] = new = part if previous is None else self.momentum * previous + part
+            model[name] = (state.model[name].double() - lr * new).to(state.model[name].dtype)
+        return state.after(model, **velocity)

@@ -11,8 +11,9 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, bound, compare, data, deploy, priors, reproduce, run, show, use
-from fedpu.cli.console import errors
+from fedpu.cli import bench, bound, compare, data, deploy, priors, reproduce, run, show, tune, use
+from fedpu.cli.console import errors, plain_warnings
+from fedpu.cli.interrupt import INTERRUPTED, handled_interrupts
 from fedpu.errors import FedpuError
 
 EPILOG = (
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
+app.command("tune")(tune.tune)
 app.command("reproduce")(reproduce.reproduce)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
@@ -45,16 +47,22 @@ app.command("predict")(use.predict)
 
 def main() -> None:
     """Run the command line."""
+    with handled_interrupts():
+        _run()
+
+
+def _run() -> None:
     try:
         try:
-            app()
+            with plain_warnings():
+                app()
         finally:
             sys.stdout.flush()
     except FedpuError as error:
         _fail(str(error))
     except KeyboardInterrupt:
         errors.print("stopped")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe, such as head, has gone
         _drop_output()
         sys.exit(0)

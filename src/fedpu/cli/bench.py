@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu import bench as measuring
+from fedpu.applications import bench as measuring
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, errors, load_config, output, print_json
 from fedpu.errors import ConfigError
 from fedpu.report.bench import bench_table, save_bench
@@ -28,9 +28,9 @@ def bench(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure seconds a round, fixed costs and memory over 60,000 images, for few clients and for many.
+    """Measure seconds per round, fixed costs and memory over 60,000 images, for few clients and for many.
 
-    Example: 'fedpu bench --set engine.workers=1 --set method.name=supervised'.
+    Example: 'fedpu bench --set engine.workers=1 --set aggregation.batch_size=20'.
     """
     try:
         counts = [int(text) for text in clients.split(",")]

@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from fedpu import theory
+from fedpu.applications.experiment import prepare
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
 from fedpu.errors import ConfigError
-from fedpu.experiment import prepare
-from fedpu.method import FedPU
+from fedpu.method import METHODS
 from fedpu.report.bound import bound_dict, bound_table, ratio_table, save_bound
+from fedpu.risk import Lent
+
+RISK = "equ:fedpurisk"
 
 
 def bound(
@@ -37,10 +40,12 @@ def bound(
     Example: 'fedpu bound --preset quickstart --delta 0.01 --out bound.png'.
     """
     chosen = load_config(config, preset, overrides)
-    if not isinstance(chosen.method, FedPU):
-        name = chosen.method.model_dump()["name"]
-        raise ConfigError(f"The bound is that of FedPU's risk, and method.name = '{name}'. Set method.name=fedpu.")
-    lent = chosen.method.lent
+    if chosen.method.risk != RISK:
+        fitting = " or ".join(name for name, method in METHODS.items() if method.risk == RISK)
+        raise ConfigError(
+            f"The bound is that of FedPU's risk, and method.name = '{chosen.method.name}'. Set method.name={fitting}."
+        )
+    lent: Lent = getattr(chosen.method, "lent", "off")
     known = theory.counts(prepare(chosen).federation)
     result = theory.theorem5(known, lent, delta, vc)
     if out is not None:
@@ -57,9 +62,11 @@ def bound(
         if vc
         else "one classifier that is fixed before the data are drawn, losses 1[f ≠ m] or 1 − p_m"
     )
-    told = f"P, U and V part: from labelled and unlabelled data, and from V. For {which}, no clamp, lent term '{lent}'."
+    explanation = (
+        f"P, U and V part: from labelled and unlabelled data, and from V. For {which}, no clamp, lent term '{lent}'."
+    )
     if values["mean"]["bound"] >= 1:
-        told += " A bound of 1 or more on a rate says nothing."
-    output.print(f"\n{told}", style="dim", highlight=False)
+        explanation += " A bound of 1 or more on a rate says nothing."
+    output.print(f"\n{explanation}", style="dim", highlight=False)
     if out is not None:
         output.print(f"Picture: {out}", highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu import comparison
+from fedpu.applications import comparison
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -20,9 +20,10 @@ from fedpu.cli.console import (
     load_config,
     output,
     print_json,
+    print_notes,
     round_progress,
 )
-from fedpu.method import METHODS
+from fedpu.method import METHODS, USUAL
 from fedpu.record import write_atomically
 from fedpu.report import save_comparison, terminal_table
 
@@ -36,9 +37,9 @@ def compare(
         typer.Option(
             "--methods",
             "-m",
-            help=f"Comma-separated: {', '.join(METHODS)}; with settings of their own: fedpu+lent=off.",
+            help=f"Comma-separated: {', '.join(METHODS)}; with settings of their own: NAME+key=value.",
         ),
-    ] = "fedpu,positive-only,supervised",
+    ] = ",".join(USUAL),
     seeds: Annotated[
         int, typer.Option("--seeds", "-n", min=1, help="Number of seeds, counted up from the configured one.")
     ] = 1,
@@ -51,9 +52,9 @@ def compare(
 ) -> None:
     """Train several methods on the same partitions and seeds, and print one table.
 
-    Accuracies are mean ± standard deviation over seeds. The supervision gap lies between positive-only, which throws
-    the unlabelled data away, and supervised, which is given every label. Example: 'fedpu compare --preset quickstart
-    --seeds 3'.
+    Accuracies are mean ± standard deviation over seeds. The supervision gap lies between Baseline-1, which throws the
+    unlabelled data away (the best of those that are compared), and Baseline-2, which is given every label. Example:
+    'fedpu compare --preset quickstart --seeds 3'.
     """
     chosen = load_config(config, preset, overrides)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
@@ -67,6 +68,7 @@ def compare(
                 on_run=lambda method, seed: progress.start(
                     f"{method} (seed {seed})" if seeds > 1 else method, chosen.aggregation.rounds
                 ),
+                on_note=print_notes(quiet),
             )
     except KeyboardInterrupt:
         errors.print(

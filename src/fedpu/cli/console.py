@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -18,10 +19,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
+from fedpu.applications.experiment import OnNote, OnRound, RoundLine
 from fedpu.config import Config
 from fedpu.data import SOURCES
-from fedpu.experiment import OnRound, RoundLine
+from fedpu.errors import FedpuWarning
 
 output = Console(markup=False)
 errors = Console(stderr=True, markup=False)
@@ -54,9 +57,54 @@ def load_config(source: str | None, preset: str | None, overrides: list[str] | N
     return config
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print each warning of fedpu's once, as a sentence."""
+    printed: set[str] = set()
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not issubclass(category, FedpuWarning):
+            others(message, category, filename, lineno, file, line)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            errors.print(Text.assemble(("warning:", "bold yellow"), " ", str(message)), highlight=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+        warnings.simplefilter("always", FedpuWarning)
+        warnings.showwarning = show
+        yield
+
+
 def print_json(value: Any) -> None:
     """Print JSON to standard output, untouched by the terminal's width."""
     print(json.dumps(value, indent=2))
+
+
+def print_notes(quiet: bool) -> OnNote:
+    """Return what prints each sentence once, on standard error; nothing when quiet."""
+    printed: set[str] = set()
+
+    def on_note(sentence: str) -> None:
+        if not quiet and sentence not in printed:
+            printed.add(sentence)
+            errors.print(sentence, highlight=False, soft_wrap=True)
+
+    return on_note
+
+
+def measured(line: RoundLine) -> str:
+    """Return what was measured in a round, in words; nothing where nothing was."""
+    told = [f"accuracy {line['accuracy']:.2%}"] if "accuracy" in line else []
+    told += [f"validation {line['validation']:.4f}"] if "validation" in line else []
+    return ", ".join(told)
 
 
 class RoundProgress:
@@ -76,8 +124,8 @@ class RoundProgress:
         bar = progress.add_task(name, total=rounds, accuracy="")
 
         def on_round(line: RoundLine) -> None:
-            if "accuracy" in line:
-                progress.update(bar, accuracy=f"accuracy {line['accuracy']:.2%}")
+            if measured(line):
+                progress.update(bar, accuracy=measured(line))
             progress.update(bar, completed=line["round"])
 
         return on_round
@@ -87,8 +135,8 @@ class RoundProgress:
 
         def on_round(line: RoundLine) -> None:
             if not self._quiet and (line["round"] % step == 0 or line["round"] == rounds):
-                accuracy = f", accuracy {line['accuracy']:.2%}" if "accuracy" in line else ""
-                errors.print(f"{name}: round {line['round']} of {rounds}{accuracy}", highlight=False)
+                told = f", {measured(line)}" if measured(line) else ""
+                errors.print(f"{name}: round {line['round']} of {rounds}{told}", highlight=False)
 
         return on_round
 

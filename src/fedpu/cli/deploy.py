@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fedpu.cli import deploy_server
 from fedpu.cli.console import Json, Overrides, Preset, Quiet, errors, load_config, output, print_json, round_progress
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower import require_flower
@@ -21,6 +22,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+app.command("serve")(deploy_server.serve)
+app.command("register")(deploy_server.register)
+app.command("start")(deploy_server.start)
+
+MOST_NODES = 10_000
 Config_ = Annotated[
     str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file; without it, the paper's defaults.")
 ]
@@ -105,6 +111,15 @@ def key(
     errors.print(f"Private key: {file}. Give the server {file}.pub.", highlight=False, soft_wrap=True)
 
 
+def _node_names(nodes: str) -> list[str]:
+    """Return the names in a list, or as many numbers as are asked for."""
+    if not (nodes.isascii() and nodes.isdecimal()):
+        return [name.strip() for name in nodes.split(",")]
+    if len(nodes) > 5 or not 1 <= int(nodes) <= MOST_NODES:
+        raise ConfigError(f"--nodes = {nodes} can't be used: give a number from 1 to {MOST_NODES}, or names.")
+    return [str(k) for k in range(int(nodes))]
+
+
 @app.command("init")
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
@@ -124,7 +139,7 @@ def init(
     from fedpu.deploy.folder import create
     from fedpu.deploy.readme import write_readme
 
-    names = [str(k) for k in range(int(nodes))] if nodes.isdigit() else [name.strip() for name in nodes.split(",")]
+    names = _node_names(nodes)
     chosen = load_config(config, preset, overrides)
     settings = ["engine.name=flower", f"engine.clients={len(names)}"]
     if trial and "clients" in type(chosen.partition).model_fields:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedpu.applications.prior_estimates import estimate_priors
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -19,8 +20,7 @@ from fedpu.cli.console import (
     print_json,
     round_progress,
 )
-from fedpu.errors import ConfigError
-from fedpu.estimation import estimate_priors
+from fedpu.errors import ConfigError, warn
 from fedpu.priors import ESTIMATORS
 from fedpu.report import priors_figure, priors_table, save_figure
 
@@ -33,9 +33,14 @@ def priors(
         str | None, typer.Option("--estimator", "-e", help=f"{', '.join(ESTIMATORS)}; by default the configured one.")
     ] = None,
     bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=0, help="Resamples for the intervals; 0 leaves them out.")
+        int,
+        typer.Option(
+            "--bootstrap",
+            min=0,
+            help="Resamples for intervals of estimates that are not shrunk; 0 leaves all bounds out.",
+        ),
     ] = 100,
-    level: Annotated[float, typer.Option("--level", help="Probability with which an interval should hold.")] = 0.95,
+    level: Annotated[float, typer.Option("--level", help="Of the intervals.")] = 0.95,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Run directory of the training; started again, it goes on where it was."),
@@ -55,9 +60,9 @@ def priors(
     chosen = load_config(config, preset, overrides)
     if estimator is not None:
         chosen = chosen.with_(f"priors.estimator={estimator}")
-    if not chosen.method.uses_unlabelled:
+    if not chosen.method.needs_priors:
         name = chosen.method.model_dump()["name"]
-        raise ConfigError(f"The method '{name}' uses no unlabelled data, so it needs no priors. Set method.name=fedpu.")
+        raise ConfigError(f"The method '{name}' needs no class priors. Set method.name=fedpu.")
     try:
         with round_progress(quiet) as progress:
             result = estimate_priors(
@@ -71,6 +76,8 @@ def priors(
         kept = f"Finished rounds are kept: give --out {out} again to go on." if out else ""
         errors.print(f"Stopped. {kept}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
+    if result.warning:
+        warn(result.warning)
     if picture is not None:
         save_figure(priors_figure(result), picture)
     if json:

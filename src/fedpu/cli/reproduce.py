@@ -13,12 +13,12 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table as RichTable
 
+from fedpu.applications.reproduction import PlannedRun, Progress, carry_out, outcomes, plan, working_in
 from fedpu.cli.console import Json, Quiet, errors, output, print_json
 from fedpu.engine import cores
 from fedpu.errors import ConfigError
 from fedpu.paper import Scale, Table, find_table, tables
 from fedpu.report import heading, reproduction_table, save_reproduction, warning
-from fedpu.reproduction import PlannedRun, Progress, carry_out, outcomes, plan, working_in
 
 SHOWN = 8
 """runs that the live table shows of those done, and of those left"""
@@ -103,26 +103,27 @@ def show_tables(chosen: Sequence[Table], scale: Scale) -> None:
             output.print(f"  row {row.number}: {row.name}", highlight=False, soft_wrap=True)
             for cell in table.cells():
                 if cell.row is row and cell.column.available:
-                    output.print(f"    {cell.preset(scale):<40} paper {cell.published:.2f} %", highlight=False)
+                    paper = "not in the paper" if cell.published is None else f"paper {cell.published:.2f} %"
+                    output.print(f"    {cell.preset(scale):<40} {paper}", highlight=False)
 
 
 def follow(runs: Sequence[PlannedRun], jobs: int, quiet: bool) -> None:
-    """Carry the plan out, with a live table on a terminal and a line a finished run elsewhere."""
+    """Carry the plan out, with a live table on a terminal and one line per finished run elsewhere."""
     if not quiet and errors.is_terminal:
         with Live(console=errors, refresh_per_second=4) as live:
             for progress in carry_out(runs, jobs):
                 live.update(live_table(progress))
         return
-    told: set[str] | None = None
+    announced: set[str] | None = None
     for progress in carry_out(runs, jobs):
-        if told is None:
-            told = set(progress.done)
-            lines = [f"{len(told)} of {len(runs)} runs are there already."]
+        if announced is None:
+            announced = set(progress.done)
+            lines = [f"{len(announced)} of {len(runs)} runs are there already."]
         else:
             lines = []
-        for name in sorted(progress.done - told):
-            told.add(name)
-            lines.append(f"{name} done: {len(told)} of {len(runs)}, {left(progress)}")
+        for name in sorted(progress.done - announced):
+            announced.add(name)
+            lines.append(f"{name} done: {len(announced)} of {len(runs)}, {left(progress)}")
         if not quiet:
             for text in lines:
                 errors.print(text, highlight=False, soft_wrap=True)

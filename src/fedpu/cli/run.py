@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedpu import experiment
+from fedpu.applications import experiment
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -19,6 +20,7 @@ from fedpu.cli.console import (
     load_config,
     output,
     print_json,
+    print_notes,
     round_progress,
 )
 from fedpu.config import Config
@@ -46,7 +48,7 @@ def run(
 ) -> None:
     """Train a federated classifier as configured, and record the run in a directory.
 
-    Examples: 'fedpu run --preset quickstart', 'fedpu run my.toml --set method.name=positive-only --set seed=1'.
+    Examples: 'fedpu run --preset quickstart', 'fedpu run my.toml --set aggregation.rounds=50 --set seed=1'.
     """
     if resume is not None:
         if config or preset or overrides or engine or out:
@@ -60,9 +62,9 @@ def run(
         with round_progress(quiet) as progress:
             on_round = progress.start(name, chosen.aggregation.rounds)
             if resume is not None:
-                result = experiment.resume(folder, on_round=on_round)
+                result = experiment.resume(folder, on_round=on_round, on_note=print_notes(quiet))
             else:
-                result = experiment.run(chosen, out=folder, on_round=on_round)
+                result = experiment.run(chosen, out=folder, on_round=on_round, on_note=print_notes(quiet))
     except KeyboardInterrupt:
         told = f"The finished rounds are kept: go on with 'fedpu run --resume {folder}'." if folder.exists() else ""
         errors.print(f"Stopped. {told}", highlight=False, soft_wrap=True)
@@ -72,16 +74,19 @@ def run(
     else:
         summary = result.summary
         spent = f" ε {summary['epsilon']:.3g} at δ {summary['delta']:g}." if summary.get("epsilon") is not None else ""
+        held = f" Validation {summary['validation']:.4f}." if "validation" in summary else ""
         output.print(
             f"{name}: accuracy {summary['accuracy']:.2%} after {summary['rounds']} rounds "
             f"({summary['clients']} clients, {summary['labelled']:,} of {summary['examples']:,} examples labelled)."
-            f"{spent} Run: {folder}",
+            f"{held}{spent} Run: {folder}",
             highlight=False,
             soft_wrap=True,
         )
 
 
 def default_folder(config: Config) -> Path:
-    """Return a new folder under ``runs/`` that says what and when."""
-    name = config.method.model_dump()["name"]
-    return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-seed{config.seed}"
+    """Return a new folder under ``runs/`` that says what and when, and a number where a second had several."""
+    name = config.method.name.replace(":", ".")
+    folder = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-seed{config.seed}"
+    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return folder if not folder.exists() else next(other for other in others if not other.exists())

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fedpu.applications.experiment import prepare
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
 from fedpu.config import default_file, preset_names
-from fedpu.experiment import prepare
 from fedpu.report import holdings, save_picture, terminal_picture
 
 
@@ -24,7 +24,7 @@ def show(
 ) -> None:
     """Draw who has labelled what: clients × classes, each labelled, unlabelled or absent."""
     prepared = prepare(load_config(config, preset, overrides))
-    held = holdings(prepared.federation, prepared.evaluation)
+    held = holdings(prepared.federation, prepared.hidden)
     if save is not None:
         save_picture(held, save)
     if json:

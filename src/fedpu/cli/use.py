@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,11 +14,12 @@ import typer
 from rich.table import Table
 from torch import Tensor, nn
 
-from fedpu import evaluation
 from fedpu.cli.console import Json, output, print_json
-from fedpu.data import load, read_inputs
-from fedpu.errors import DataError
-from fedpu.labelling import Evaluation
+from fedpu.data import dtype_name, load, read_inputs
+from fedpu.engine import predict as outputs_of
+from fedpu.errors import DataError, FedpuError
+from fedpu.evaluation import evaluate as evaluate_on
+from fedpu.labelling import TestSet
 from fedpu.record import ModelCard, RunDirectory, fit
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
@@ -44,9 +46,10 @@ def evaluate(
             f"'{dataset.name}' has the class '{strange[0]}', which the model does not know; it knows {known}."
         )
     number = torch.tensor([card.classes.index(name) for name in dataset.classes])
-    none = torch.empty(0, dtype=torch.int64)
-    test = Evaluation(dataset.test_inputs, number[dataset.test_labels], none, none, card.normalisation)
-    metrics = evaluation.evaluate(network, test, len(card.classes), device)
+    test = TestSet(dataset.test_inputs, number[dataset.test_labels], card.normalisation)
+    metrics = evaluate_on(network, test, len(card.classes), device)
+    if not math.isfinite(metrics.loss):
+        raise FedpuError(f"The model of '{run}' gives outputs that are NaN or infinite: nothing can be measured.")
     if json:
         print_json(asdict(metrics))
         return
@@ -71,9 +74,11 @@ def predict(
     image = len(card.shape) == 3
     new = read_inputs(file, card.shape[1:] if image else None, card.shape[0] if image else None)  # type: ignore[arg-type]
     _check_inputs(new.inputs, card)
-    probabilities, chosen = (
-        evaluation.predict(network, new.inputs, card.normalisation, device).softmax(dim=1).max(dim=1)
-    )
+    logits = outputs_of(network, new.inputs, card.normalisation, device)
+    if not bool(torch.isfinite(logits).all()):
+        first = new.names[int(torch.nonzero(~torch.isfinite(logits).all(dim=1))[0])]
+        raise FedpuError(f"The output of the model of '{run}' for '{first}' is NaN or infinite: it is no prediction.")
+    probabilities, chosen = logits.softmax(dim=1).max(dim=1)
     rows = [
         {"example": name, "class": card.classes[int(cls)], "probability": round(float(p), 4)}
         for name, cls, p in zip(new.names, chosen, probabilities, strict=True)
@@ -95,9 +100,9 @@ def _model(directory: RunDirectory) -> tuple[nn.Module, ModelCard, torch.device]
 
 
 def _check_inputs(inputs: Tensor, card: ModelCard) -> None:
-    shape, dtype = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
+    shape, dtype = tuple(inputs.shape[1:]), dtype_name(inputs)
     if shape != card.shape:
-        told, wanted = "×".join(map(str, shape)), "×".join(map(str, card.shape))
-        raise DataError(f"These inputs are {told}; the model was trained on {wanted}.")
+        given, wanted = "×".join(map(str, shape)), "×".join(map(str, card.shape))
+        raise DataError(f"These inputs are {given}; the model was trained on {wanted}.")
     if dtype != card.dtype:
         raise DataError(f"These inputs are {dtype}; the model was trained on {card.dtype}, scaled in another way.")

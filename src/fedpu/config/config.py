@@ -11,13 +11,15 @@ from typing import Any
 import tomli_w
 from pydantic import Field
 
-from fedpu.aggregation import Aggregation, FedAvg
+from fedpu.aggregation import AGGREGATIONS, Aggregation
+from fedpu.augmentation import Augmentation
+from fedpu.config.removed import refuse_removed
 from fedpu.config.sections import SECTIONS, EvaluationSettings
 from fedpu.data import DataSettings
 from fedpu.engine import Engine, LocalEngine
 from fedpu.errors import ConfigError, did_you_mean
 from fedpu.labelling import Labelling
-from fedpu.method import FedPU, Method
+from fedpu.method import METHODS, Method
 from fedpu.models import Model, PaperCNN
 from fedpu.paper import cell_presets
 from fedpu.partition import Iid, Partitioner
@@ -36,9 +38,10 @@ class Config(Settings):
     partition: Partitioner = Iid()
     labelling: Labelling = Labelling()
     priors: Priors = Priors()
+    augmentation: Augmentation = Augmentation()
     model: Model = PaperCNN()
-    method: Method = FedPU()
-    aggregation: Aggregation = FedAvg()
+    method: Method = Field(default_factory=lambda: METHODS[next(iter(METHODS))]())
+    aggregation: Aggregation = Field(default_factory=lambda: AGGREGATIONS[next(iter(AGGREGATIONS))]())
     engine: Engine = LocalEngine()
     privacy: Privacy = Privacy()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -46,8 +49,13 @@ class Config(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """Make a configuration of nested tables, checking every key and value."""
+        return cls._read(values, None)
+
+    @classmethod
+    def _read(cls, values: Mapping[str, Any], before: Config | None) -> Config:
         known = ["seed", *SECTIONS]
         parts: dict[str, Any] = {}
+        refuse_removed(values)
         for key, value in values.items():
             if key == "seed":
                 if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SEED:
@@ -56,7 +64,7 @@ class Config(Settings):
                     )
                 parts[key] = value
             elif key in SECTIONS:
-                parts[key] = SECTIONS[key].parse(value)
+                parts[key] = SECTIONS[key].parse(value, None if before is None else getattr(before, key))
             else:
                 raise ConfigError(
                     f"There is no setting '{key}'.{did_you_mean(key, known)} The file has: {', '.join(known)}."
@@ -78,32 +86,54 @@ class Config(Settings):
             values = read_file(Path(source))
         else:
             values = {}
-        for override in overrides:
-            set_key(values, override)
+        set_keys(values, overrides, None)
         return cls.from_dict(values)
 
     def with_(self, *overrides: str) -> Config:
         """Return the configuration with keys set anew, such as ``"aggregation.rounds=20"``."""
         values = self.to_dict()
-        for override in overrides:
-            set_key(values, override)
-        return Config.from_dict(values)
+        set_keys(values, overrides, self)
+        return Config._read(values, self)
 
     def gives_same_as(self, other: Config) -> bool:
         """Do both describe the same result? The engine and its workers do not change what comes out, and neither does
-        how priors would be estimated where they are not.
+        how priors would be estimated where they are not, or how far transforms would go that no view has.
         """
-        mine = self.model_copy(update={"engine": other.engine, "priors": self.priors.without_unused()})
-        return mine == other.model_copy(update={"priors": other.priors.without_unused()})
+        mine = self.model_copy(update={"engine": other.engine} | self._without_unused())
+        return mine == other.model_copy(update=other._without_unused())
+
+    def _without_unused(self) -> dict[str, Settings]:
+        return {"priors": self.priors.without_unused(), "augmentation": self.augmentation.without_unused()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved configuration as nested tables of plain values."""
-        tables = {name: getattr(self, name).model_dump(mode="json", exclude_none=True) for name in SECTIONS}
-        return {"seed": self.seed, **tables}
+        return {"seed": self.seed} | {name: section.dump(getattr(self, name)) for name, section in SECTIONS.items()}
 
     def to_toml(self) -> str:
-        """Return the resolved configuration as a TOML file."""
+        """Return the resolved configuration as a TOML file, with a warning where it can't be read back elsewhere."""
+        for name, section in SECTIONS.items():
+            section.warn_if_lost(getattr(self, name))
         return tomli_w.dumps(self.to_dict())
+
+
+def set_keys(values: dict[str, Any], overrides: Iterable[str], before: Config | None) -> None:
+    """Set several keys in nested tables, those of ``before`` or of a file.
+
+    One that chooses another variant of a table, such as ``"aggregation.name=…"``, takes what was only the former
+    variant's away: nobody has written it for the new one.
+    """
+    written: set[tuple[str, str]] = set()
+    for override in overrides:
+        table, _, key = override.partition("=")[0].strip().partition(".")
+        former = values.get(table)
+        former = dict(former) if isinstance(former, Mapping) else None
+        set_key(values, override)
+        section = SECTIONS.get(table)
+        if section is not None and key == section.key and former is not None:
+            keep = {name for of, name in written if of == table}
+            like = None if before is None else getattr(before, table)
+            values[table] = section.without_leftovers(former, values[table], keep, like)
+        written.add((table, key))
 
 
 def set_key(values: dict[str, Any], override: str) -> None:

@@ -22,18 +22,30 @@ def default_file() -> str:
         for key, variant in sorted(section.fields(), key=lambda pair: pair[0] != section.key):
             field = variant.model_fields[key]
             if key == section.key:
-                choices = " | ".join(section.variants)
-                own = ", or your own as module:function" if section.name == "model" else ""
-                lines += _line(key, next(iter(section.variants)), choices + own)
+                choices = f"{' | '.join(section.variants)}, or your own as {section.variants.own}"
+                lines += _line(key, next(iter(section.variants)), choices)
             else:
-                default = field.get_default(call_default_factory=True)
-                lines += _line(key, default, _meaning(section, key, field.description or ""))
+                meaning, defaults = _meaning(section, key, field.description or ""), _defaults(section, key)
+                if len(set(map(str, defaults.values()))) > 1:  # none of them would do for all
+                    meaning += f"; default: {', '.join(f'{value} with {name}' for name, value in defaults.items())}"
+                    lines += _line(key, None, meaning)
+                else:
+                    lines += _line(key, next(iter(defaults.values())), meaning)
     return "\n".join(lines) + "\n"
 
 
+def _defaults(section: Section, key: str) -> dict[str, Any]:
+    """Return the default of a key in every variant that has it."""
+    return {
+        name: variant.model_fields[key].get_default(call_default_factory=True)
+        for name, variant in section.variants.items()
+        if key in variant.model_fields
+    }
+
+
 def _meaning(section: Section, key: str, description: str) -> str:
-    having = [name for name, variant in section.variants.items() if key in variant.model_fields]
-    everywhere = len(having) == sum(1 for _ in section.variants)
+    having = list(_defaults(section, key))
+    everywhere = len(having) == sum(1 for _ in section.variants.items())
     if everywhere or section.key is None or description.startswith("for "):
         return description
     return f"for {' and '.join(having)}: {description}" if len(having) < 3 else description

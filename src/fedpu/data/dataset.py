@@ -18,6 +18,11 @@ MAX_CLASSES = 10_000
 _PART = 1024
 
 
+def dtype_name(values: Tensor) -> str:
+    """Return the name of a tensor's type, such as "uint8"."""
+    return str(values.dtype).removeprefix("torch.")
+
+
 @dataclass(frozen=True)
 class Normalisation:
     """How stored values become a network's inputs: ``(x · scale − mean) / std``, per channel."""

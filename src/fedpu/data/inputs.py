@@ -12,7 +12,7 @@ from torch import Tensor
 from fedpu.data.dataset import as_inputs
 from fedpu.data.images import SUFFIXES, is_image, read_images
 from fedpu.data.own import load_npz
-from fedpu.errors import DataError
+from fedpu.errors import DAMAGED_ARCHIVE, DataError
 
 
 class Inputs(NamedTuple):
@@ -57,7 +57,7 @@ def _load_npy(path: Path) -> Num[np.ndarray, " ..."]:
     try:
         with open(path, "rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGED_ARCHIVE as error:
         raise DataError(
             f"{path} is not a .npy file of numbers ({error}). Write one with numpy.save(path, x)."
         ) from error

@@ -1,4 +1,4 @@
-"""A user's own data: a ``.npz`` file of arrays, or a folder of images with a folder a class."""
+"""A user's own data: a ``.npz`` file of arrays, or a folder of images with one folder per class."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _member(found: Any, key: str, path: Path) -> np.ndarray[Any, np.dtype[Any]]:
 def _classes(folder: Path) -> dict[str, list[Path]]:
     classes = {path.name: sorted(filter(is_image, path.iterdir())) for path in _folders(folder)}
     if not classes:
-        raise DataError(f"{folder} has no folder a class. Expected: {LAYOUT}.")
+        raise DataError(f"{folder} has no folder for a class. Expected: {LAYOUT}.")
     for name, images in classes.items():
         if not images:
             raise DataError(f"The folder {folder / name} has no images. Add some, or remove the folder.")

@@ -15,7 +15,11 @@ from fedpu.registry import Settings
 class DataSettings(Settings):
     """Which data to train and test on."""
 
-    name: str = Field("mnist", description="A data set's name, or a path to a .npz file or to a folder of images.")
+    name: str = Field(
+        "mnist",
+        description="A data set's name, a path to a .npz file or to a folder of images, or your own function as "
+        "module:function that returns a Dataset, (x, y) or (x, y, client).",
+    )
     directory: str | None = Field(
         None,
         description="Where full data sets are kept; else $FEDPU_DATA, else ./data if there, else a cache.",

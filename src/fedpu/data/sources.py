@@ -11,6 +11,7 @@ from fedpu.data.fashion_mnist import FASHION_MNIST
 from fedpu.data.mnist import MNIST
 from fedpu.data.mnist_5k import MNIST_5K
 from fedpu.data.own import read_folder, read_npz
+from fedpu.data.reader import READERS, read_with
 from fedpu.data.settings import DataSettings, data_directory, expand
 from fedpu.data.source import Source
 from fedpu.errors import ConfigError, DataError, did_you_mean
@@ -34,6 +35,8 @@ def load(settings: DataSettings) -> Dataset:
     path = expand(settings.name)
     if settings.name not in SOURCES and path.is_dir():
         return read_folder(path, settings.image_size, settings.test_fraction)
+    if settings.name not in SOURCES and settings.name in READERS and not path.exists():
+        return read_with(settings)
     if settings.image_size is not None:
         raise ConfigError(
             f"data.image_size is for folders of images, and data.name = '{settings.name}' is not one. Remove it."
@@ -44,7 +47,8 @@ def load(settings: DataSettings) -> Dataset:
         return read_npz(path, settings.test_fraction)
     raise ConfigError(
         f"There is no data set called '{settings.name}'.{did_you_mean(settings.name, SOURCES)} "
-        f"Known: {', '.join(SOURCES)}; or a path to a .npz file or a folder of images."
+        f"Known: {', '.join([*SOURCES, *READERS])}; or a path to a .npz file or a folder of images, or your own "
+        f"function as {READERS.own}."
     )
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from fedpu.applications.experiment import job_of, prepare
 from fedpu.config import Config
+from fedpu.data import dtype_name
 from fedpu.deploy import secure_client
-from fedpu.deploy.own_data import own_client, read_own
-from fedpu.deploy.own_priors import estimated_priors
+from fedpu.deploy.invited import refuse_uninvited
+from fedpu.deploy.own_data import own_federation, read_own
 from fedpu.deploy.protocol import (
     JOIN,
     NEGATIVES,
@@ -29,20 +31,20 @@ from fedpu.deploy.protocol import (
     Briefing,
     Presence,
     pack_part,
+    refuse_unless_allowed,
 )
 from fedpu.deploy.settings import NodeSettings
-from fedpu.engine import FlowerEngine, ModelState, Work
-from fedpu.engine.estimating import estimates
-from fedpu.engine.flower.client import Assignment, answer, client_app
-from fedpu.engine.flower.messages import unpack_work
-from fedpu.errors import ConfigError, DataError
-from fedpu.experiment import prepare
-from fedpu.labelling import Client
-from fedpu.models import OwnModel
+from fedpu.engine import FlowerEngine
+from fedpu.engine.flower.client import REFUSED, Assignment, answer, client_app
+from fedpu.errors import ConfigError, DataError, FedpuError
+from fedpu.flower.messages import unpack_work
+from fedpu.flower.state_folder import StateFolder
+from fedpu.labelling import Client, Federation
 from fedpu.priors import Priors
-from fedpu.privacy import Layout, protect, protect_negatives
+from fedpu.privacy import layout_for, lent_weight, protect, protect_negatives
 from fedpu.privacy.mechanism import Vector
 from fedpu.record import ModelCard
+from fedpu.registry import is_reference
 
 NODE_FILE = "fedpu-node"
 """key of the node configuration that names the node's own file"""
@@ -55,11 +57,15 @@ class Participant:
     """A node in one run: it keeps its data and its network from round to round."""
 
     config: Config
+    federation: Federation
+    """its own data alone, or in a trial the data set that everybody shares"""
     client: Client
     network: nn.Module
     card: ModelCard
     priors: Priors
     """whose priors it trains with"""
+    states: Path
+    """where it keeps what stays with it between rounds"""
 
 
 def node_settings(context: Context) -> NodeSettings:
@@ -68,7 +74,8 @@ def node_settings(context: Context) -> NodeSettings:
     if NODE_FILE in found:
         return NodeSettings.load(Path(str(found[NODE_FILE])))
     if PARTITION in found:
-        return NodeSettings(name=str(found[PARTITION]), partition=int(found[PARTITION]))
+        # It has no data of its own, and no file that could say who may ask it.
+        return NodeSettings(name=str(found[PARTITION]), partition=int(found[PARTITION]), insecure=True)
     raise ConfigError(
         f"This node does not say what its data are: start it with --node-config '{NODE_FILE}=\"node.toml\"'."
     )
@@ -76,7 +83,7 @@ def node_settings(context: Context) -> NodeSettings:
 
 def deployed_app() -> ClientApp:
     """Return the ClientApp."""
-    app = client_app(_assign_plain)
+    app = client_app(_assign_plain, [_only_invited])
     actions: dict[str, Callable[[RecordDict, Context], RecordDict]] = {
         JOIN: _presence,
         NEGATIVES: _own_negatives,
@@ -94,8 +101,21 @@ def deployed_app() -> ClientApp:
     return app
 
 
+def _only_invited(message: Message, context: Context, answer_it: Callable[[Message, Context], Message]) -> Message:
+    """Answer no message, of whatever kind, without an invitation."""
+    try:
+        refuse_uninvited(node_settings(context), message, context)
+    except FedpuError as error:
+        return Message(Error(REFUSED, str(error)), reply_to=message)
+    return answer_it(message, context)
+
+
 def _answering(action: Callable[[RecordDict, Context], RecordDict]) -> Callable[[Message, Context], Message]:
     return lambda message, context: answer(message, lambda: action(message.content, context))
+
+
+def _server_config(content: RecordDict, context: Context) -> Config:
+    return Briefing.from_records(content).read_config(node_settings(context).allowed)
 
 
 def _participant(content: RecordDict, context: Context) -> Participant:
@@ -104,7 +124,7 @@ def _participant(content: RecordDict, context: Context) -> Participant:
     if card is None:
         raise ConfigError("The server has not said what the inputs and classes are.")
     node = node_settings(context)
-    if node.secure_aggregation and not briefing.read_config().privacy.secure_aggregation:
+    if node.secure_aggregation and not briefing.read_config(node.allowed).privacy.secure_aggregation:
         raise ConfigError(f"'{node.name}' takes part only under secure aggregation, and this run has none.")
     return _prepared(node.model_dump_json(), briefing.config, card, context.run_id)
 
@@ -112,36 +132,32 @@ def _participant(content: RecordDict, context: Context) -> Participant:
 @lru_cache(maxsize=2)
 def _prepared(node: str, config: str, card: ModelCard, _run: int) -> Participant:
     """Load a node's data once a run."""
-    settings, server = NodeSettings.model_validate_json(node), Briefing(config).read_config()
-    if isinstance(server.model, OwnModel) and server.model.name != settings.model:
-        raise ConfigError(
-            f"The server asks for the model '{server.model.name}': to allow it, set 'model' in the file of "
-            f"'{settings.name}'."
-        )
+    settings = NodeSettings.model_validate_json(node)
+    server = Briefing(config).read_config(settings.allowed)
     if settings.partition is not None:
-        client = _trial_client(server, settings.partition)
+        if is_reference(server.data.name):
+            refuse_unless_allowed(server.data.name, settings.allowed)
+        federation, number = prepare(server).federation, settings.partition
+        if number >= len(federation):
+            raise ConfigError(f"partition = {number} is no client: the server's configuration makes {len(federation)}.")
     else:
-        client = own_client(settings, server, card)
-    shape, dtype = tuple(client.inputs.shape[1:]), str(client.inputs.dtype).removeprefix("torch.")
+        federation, number = own_federation(settings, server, card), 0
+    client = federation.client(number)
+    shape, dtype = tuple(client.inputs.shape[1:]), dtype_name(client.inputs)
     if (shape, dtype) != (card.shape, card.dtype):
         raise DataError(
             f"The examples of '{settings.name}' are {shape} of {dtype}; those of the federation are {card.shape} of "
             f"{card.dtype}."
         )
     network = server.model.build(card.shape, len(card.classes))
-    return Participant(server, client, network, card, settings.priors or server.priors)
-
-
-def _trial_client(config: Config, number: int) -> Client:
-    federation = prepare(config).federation
-    if number >= len(federation):
-        raise ConfigError(f"partition = {number} is no client: the server's configuration makes {len(federation)}.")
-    return federation.client(number)
+    return Participant(
+        server, federation, client, network, card, settings.priors or server.priors, settings.state_folder()
+    )
 
 
 def _presence(content: RecordDict, context: Context) -> RecordDict:
     briefing, node = Briefing.from_records(content), node_settings(context)
-    config = briefing.read_config()
+    config = briefing.read_config(node.allowed)
     classes: tuple[str, ...] = ()
     if briefing.card is not None:
         inputs = _participant(content, context).client.inputs
@@ -153,64 +169,67 @@ def _presence(content: RecordDict, context: Context) -> RecordDict:
         classes = tuple(node.classes)
         inputs, _ = read_own(node, classes)
     examples = None if config.privacy.on else len(inputs)
-    dtype = str(inputs.dtype).removeprefix("torch.")
-    return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype, classes).to_records()
+    return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype_name(inputs), classes).to_records()
 
 
-def _assign_plain(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
-    if Briefing.from_records(content).read_config().privacy.on:
+def _assign_plain(content: RecordDict, context: Context) -> Assignment:
+    if _server_config(content, context).privacy.on:
         raise ConfigError("The server asked for a plain update of a run in which [privacy] is on.")
-    return _assign(content, model, work, context)
+    return _assign(content, context)
 
 
-def _assign(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
+def _assign(content: RecordDict, context: Context) -> Assignment:
     mine, briefing = _participant(content, context), Briefing.from_records(content)
     count = len(mine.card.classes)
-    total = torch.zeros(count, count) if briefing.co_negatives is None else briefing.co_negatives
-    method, engine, seed, facts = mine.config.method, mine.config.engine, mine.config.seed, mine.client.facts
-    if estimates(mine.priors, method):
-        priors = estimated_priors(context, mine.client, mine.network, mine.priors, model, work, seed)
-        facts = facts._replace(priors=priors)
-    task = method.task(facts, total, briefing.clients)
+    job = replace(
+        job_of(mine.config, mine.federation),
+        priors=mine.priors,
+        negatives=torch.zeros(count, count) if briefing.co_negatives is None else briefing.co_negatives,
+        clients=briefing.clients,
+    )
+    engine = mine.config.engine
     report = isinstance(engine, FlowerEngine) and engine.report_risk
-    return Assignment(mine.client, method, task, mine.network, seed, report)
+    return Assignment(job, mine.client, mine.network, StateFolder(mine.states / briefing.run), report)
 
 
-def _protected_negatives(content: RecordDict, context: Context) -> Vector:
-    """Return the client's part of the one sum that the lent term needs."""
+def _protected_negatives(content: RecordDict, context: Context) -> tuple[int, Vector]:
+    """Return the client's weight in the one sum that the lent term needs, and its part."""
     mine = _participant(content, context)
-    negative = (~mine.client.positive).double().numpy()
-    return protect_negatives(mine.config.privacy, negative, mine.config.seed, secure_client.number_of(content))
+    privacy, negative = mine.config.privacy, (~mine.client.positive).double().numpy()
+    weight = lent_weight(privacy, len(mine.client.inputs), mine.config.method.lends_by_size)
+    return weight, protect_negatives(privacy, negative, mine.config.seed, secure_client.number_of(content))
 
 
 def _protected_update(content: RecordDict, context: Context) -> tuple[int, Vector]:
     """Train, and return the client's weight and its update as the settings let it leave."""
-    model, work = unpack_work(content)
-    mine, assignment = _participant(content, context), _assign(content, model, work, context)
-    update = assignment.update(model, work)
-    change = Layout(assignment.network).difference(model, update.model)
-    return protect(mine.config.privacy, change, update.examples, mine.config.seed, work.round, work.client)
+    sent, work = unpack_work(content)
+    mine, assignment = _participant(content, context), _assign(content, context)
+    update = assignment.update(sent, work)
+    config = mine.config
+    layout = layout_for(assignment.network, config.aggregation, config.method, len(mine.card.classes))
+    vector = layout.vector(sent, update)
+    return protect(config.privacy, vector, update.examples, config.seed, work.round, work.client)
 
 
 def _own_negatives(content: RecordDict, context: Context) -> RecordDict:
-    _refuse_secure(content)
-    return pack_part(1, _protected_negatives(content, context))
+    _refuse_secure(content, context)
+    return pack_part(*_protected_negatives(content, context))
 
 
 def _private_update(content: RecordDict, context: Context) -> RecordDict:
-    _refuse_secure(content)
+    _refuse_secure(content, context)
     return pack_part(*_protected_update(content, context))
 
 
 def _secure_negatives(content: RecordDict, context: Context) -> RecordDict:
-    return secure_client.mask(content, context, 1, _protected_negatives(content, context))
+    return secure_client.mask(content, context, *_protected_negatives(content, context))
 
 
 def _secure_update(content: RecordDict, context: Context) -> RecordDict:
     return secure_client.mask(content, context, *_protected_update(content, context))
 
 
-def _refuse_secure(content: RecordDict) -> None:
+def _refuse_secure(content: RecordDict, context: Context) -> None:
     """Give nothing in the open where the run's configuration promises a secure sum."""
-    if Briefing.from_records(content).read_config().privacy.secure_aggregation:
+    if _server_config(content, context).privacy.secure_aggregation:
         raise ConfigError("The server asked in the open for what this run sums up securely.")

@@ -2,79 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from flwr.app import RecordDict
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedpu.config import Config
 from fedpu.deploy.protocol import NEGATIVES, SECURE_NEGATIVES, SECURE_TRAIN, TRAIN_PRIVATE
 from fedpu.deploy.sums import Sum, plain_sum, secure_sum
-from fedpu.engine import ModelState, Update, Work
+from fedpu.engine import Clients
 from fedpu.engine.flower.clients import Complete, group, work_messages
-from fedpu.engine.flower.exchange import Exchange
 from fedpu.errors import LabellingError, TrainingError
-from fedpu.privacy import Guard, Privacy, lent_rules, mean_update, secure_rules, summed_negatives
+from fedpu.flower.exchange import Exchange
+from fedpu.privacy import (
+    Guard,
+    Privacy,
+    largest_number,
+    lent_rules,
+    lent_weight,
+    secure_rules,
+    summed_negatives,
+)
 from fedpu.privacy.mechanism import Vector
+from fedpu.record import Members
+from fedpu.round import Broadcast, Update, Work
 
 REACH = 1e-6
 """how far rounding may take a clipped update beyond its bound"""
 
 
-class DeployedGuard(Guard):
+class ProtectedNodes(Clients):
     """Makes the protected mean of a round from the parts that clients have protected on their own machines."""
 
-    def __init__(
-        self, config: Config, network: nn.Module, clients: int, exchange: Exchange, complete: Complete
-    ) -> None:
-        super().__init__(config.privacy, network, config.aggregation, clients, config.seed, lends=config.method.lends)
+    def __init__(self, guard: Guard, exchange: Exchange, complete: Complete) -> None:
+        self._guard = guard
         self._exchange = exchange
         self._complete = complete
 
-    def combined(self, model: ModelState, work: Sequence[Work], updates: Iterable[Update], round_: int) -> Update:
-        """Return the protected mean of a round as one update; plain updates are not asked for."""
-        exchange, settings = self._exchange, self.settings
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who was asked in the last round and took no part in its result, and why."""
+        return dict(self._exchange.left_out)
+
+    def update(self, sent: Broadcast, work: Sequence[Work], each: bool = False) -> Iterator[Update]:
+        """Yield one update, the protected mean of all; plain ones are never asked for."""
+        exchange, guard = self._exchange, self._guard
+        settings, length = guard.settings, guard.layout.length
         exchange.left_out.clear()
-        messages = work_messages(model, work, self._complete)
+        work = guard.asked(work)
+        if not work and guard.poisson:  # nobody was drawn, or too few for a secure sum: a round all the same
+            yield guard.noise(sent)
+            return
+        messages = work_messages(sent, work, self._complete)
         if settings.secure_aggregation:
-            rules = secure_rules(settings, len(work), self.layout.length)
+            rules = secure_rules(settings, len(work), length)
             total = secure_sum(exchange, rules, SECURE_TRAIN, messages, group(work))
         else:
-            total = plain_sum(exchange, TRAIN_PRIVATE, messages, self.layout.length, group(work), self._fault)
-        if work:  # a Poisson draw may be empty, and is a round all the same
-            exchange.refuse_too_few(total.clients, round_)
-        mean = mean_update(settings, total.weight, total.values, self.expected, self.seed, round_)
-        first = work[0].client if work else 0
-        return Update(first, 1, self.layout.moved(model, mean), {}, clients=total.clients)
+            total = plain_sum(exchange, TRAIN_PRIVATE, messages, length, group(work), self._fault)
+        exchange.refuse_too_few(total.clients, sent.round)
+        yield guard.mean(sent, total.weight, total.values, total.clients)
 
-    def _fault(self, change: Vector) -> str | None:
-        """Say what is wrong with an update: under ``central`` the noise hides no more than a clip."""
+    def _fault(self, client: int, weight: int, change: Vector) -> str | None:
+        """Say what is wrong with an update: under ``central`` the noise hides no more than a clip, once."""
+        if self._guard.settings.differential != "off" and weight != 1:
+            return f"it counts itself {weight} times"
         norm = float(np.linalg.norm(change))
         limits = [limit for limit in (self._exchange.rules.max_norm,) if limit is not None]
-        if self.settings.differential == "central":
-            limits.append(self.settings.clip * (1 + REACH))
-        return next((f"its update has norm {norm:.3g}, more than {limit:g}" for limit in limits if norm > limit), None)
+        if self._guard.settings.differential == "central":
+            limits.append(self._guard.settings.clip * (1 + REACH))
+        for limit in limits:
+            if norm > limit:
+                return f"its update has norm {norm:.3g}, more than {limit:g}"
+        settings = self._guard.settings
+        return _beyond(change, largest_number(settings, settings.clip, settings.noise_multiplier) * (1 + REACH))
 
 
 def summed_negative_classes(
-    settings: Privacy, exchange: Exchange, about: RecordDict, clients: int, classes: int, seed: int
+    settings: Privacy, exchange: Exchange, about: RecordDict, members: Members, seed: int, by_size: bool
 ) -> Float[Tensor, "C C"]:
-    """Form Σ_q n_q n_qᵀ, once, of all clients: everybody's part is needed."""
+    """Form the sum of negative classes, once, of all clients, each counted by its size or as one."""
+    clients, classes = len(members.names), len(members.card.classes)
     messages = dict.fromkeys(range(clients), about)
     exchange.left_out.clear()
     if settings.secure_aggregation:
-        total = secure_sum(exchange, lent_rules(settings, clients, classes), SECURE_NEGATIVES, messages, "negatives")
+        rules = lent_rules(settings, clients, classes, by_size)
+        total = secure_sum(exchange, rules, SECURE_NEGATIVES, messages, "negatives")
     else:
-        exact = settings.differential != "local"
-        check = _no_outer_product if exact else lambda values: None
+        counts = [lent_weight(settings, n, by_size) for n in members.examples or [1] * clients]
+
+        def check(client: int, weight: int, values: Vector) -> str | None:
+            if weight != counts[client]:
+                return f"it counts itself {weight} times in the sum over clients; it should be {counts[client]}"
+            if settings.differential == "local":
+                return _beyond(values, largest_number(settings, float(classes), settings.lent_noise_multiplier))
+            if not _is_outer_product(values):
+                return "it sent something else than its part of the sum over clients"
+            return None
+
         total = plain_sum(exchange, NEGATIVES, messages, classes**2, "negatives", check)
     _refuse_incomplete(total, clients, exchange)
-    matrix = torch.from_numpy(np.ascontiguousarray(summed_negatives(settings, total.values, clients, seed)))
+    values = np.round(total.values) if settings.differential == "off" else total.values
+    matrix = torch.from_numpy(np.ascontiguousarray(summed_negatives(settings, total.weight, values, clients, seed)))
     if settings.differential == "off":
-        matrix = matrix.reshape(classes, classes).round()
         nobody = torch.nonzero(matrix.diagonal() >= clients)[:, 0].tolist()
         if nobody:
             raise LabellingError(
@@ -85,14 +116,18 @@ def summed_negative_classes(
 
 def _refuse_incomplete(total: Sum, clients: int, exchange: Exchange) -> None:
     if total.clients < clients:
-        told = "; ".join(f"{name}: {reason}" for name, reason in exchange.left_out.items())
-        raise TrainingError(f"The sum over clients that the lent term needs is not complete. {told}")
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in exchange.left_out.items())
+        raise TrainingError(f"The sum over clients that the lent term needs is not complete. {reasons}")
 
 
-def _no_outer_product(values: Vector) -> str | None:
+def _beyond(values: Vector, limit: float) -> str | None:
+    """Find numbers that a client that follows the rules does not send: under ``local`` its noise may be large."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return f"it sent the number {largest:.3g}; at most {limit:.3g} is taken" if largest > limit else None
+
+
+def _is_outer_product(values: Vector) -> bool:
     classes = round(len(values) ** 0.5)
     matrix = values.reshape(classes, classes)
     own = matrix.diagonal()
-    if np.isin(own, (0, 1)).all() and np.array_equal(matrix, np.outer(own, own)):
-        return None
-    return "it sent something else than its part of the sum over clients"
+    return bool(np.isin(own, (0, 1)).all() and np.array_equal(matrix, np.outer(own, own)))

@@ -6,17 +6,17 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedpu.applications.experiment import OnRound, prepare
 from fedpu.config import Config
-from fedpu.deploy.folder import Deployment, create, write_config
+from fedpu.deploy.control import register, start_run
+from fedpu.deploy.folder import Deployment, create, refuse_validation, write_config
 from fedpu.deploy.server import ERROR_FILE
-from fedpu.engine.flower.processes import CONNECTION, LOOPBACK, Child, children, flwr, free_port, listening
 from fedpu.errors import ConfigError, FedpuError
-from fedpu.experiment import OnRound, prepare
+from fedpu.flower.processes import CONNECTION, LOOPBACK, Child, children, flwr, free_port, listening
 from fedpu.record import RunDirectory
 
 START = 120.0
@@ -37,15 +37,15 @@ class LocalDeployment:
 
     def start_superlink(self) -> Child:
         """Start the SuperLink, or start it again after its end; it keeps what it knows in a file."""
-        port = int(self.deployment.address.rpartition(":")[2])
-        self.superlink = self.start(self.deployment.superlink_command(LOOPBACK), "superlink")
-        self.superlink.wait_for(lambda: listening(port), START, "begun to listen")
+        command = [sys.executable, "-m", "fedpu", "deploy", "serve", str(self.deployment.folder), "--host", LOOPBACK]
+        self.superlink = self.start(command, "superlink")
+        self.superlink.wait_for(lambda: listening(self.deployment.port), START, "begun to listen")
         return self.superlink
 
     def register(self, names: list[str]) -> None:
         """Let nodes in."""
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda name: flwr(self.deployment.register_arguments(name), self.deployment.home), names))
+        for name in names:
+            register(self.deployment, self.deployment.public_key(name), name)
 
     def start_node(self, name: str) -> Child:
         """Start a node, or start it again after its end."""
@@ -55,7 +55,7 @@ class LocalDeployment:
 
     def start(self, command: list[str], name: str) -> Child:
         """Start a command that is stopped with the rest; its output goes to a file of that name."""
-        child = Child(command, self.deployment.home, self.deployment.folder / f"{name}.log")
+        child = Child(command, self.deployment.home, self.deployment.folder / f"{name}.log", name=name)
         self._started.append(child)
         return child
 
@@ -64,9 +64,7 @@ class LocalDeployment:
         self._apps += 1
         app = self.deployment.folder / f"app-{self._apps}"
         write_config(app, config)
-        arguments = self.deployment.run_arguments(app, out.resolve(), resume)
-        told = json.loads(flwr([*arguments, "--format", "json"], self.deployment.home))
-        return Run(self, str(told["run-id"]), out)
+        return Run(self, start_run(self.deployment, app, out, resume), out)
 
 
 class Run:
@@ -79,14 +77,14 @@ class Run:
 
     def wait(self, on_round: OnRound | None = None, seconds: float | None = None) -> dict[str, Any]:
         """Wait for the end, telling of each round; return the result or say what went wrong."""
-        told, news, begun = 0, time.monotonic(), time.monotonic()
+        shown, news, begun = 0, time.monotonic(), time.monotonic()
         while (result := self._directory.result()) is None:
             lines = self._directory.rounds() if self._directory.rounds_file.exists() else []
-            for line in lines[told:]:
+            for line in lines[shown:]:
                 news = time.monotonic()
                 if on_round:
                     on_round(line)
-            told = max(told, len(lines))
+            shown = max(shown, len(lines))
             self._refuse_failure(time.monotonic() - news > LOOK)
             if time.monotonic() - news > LOOK:
                 news = time.monotonic()
@@ -94,7 +92,7 @@ class Run:
                 raise FedpuError(f"The run was not done after {seconds:g} seconds.\n{self._local.superlink.tail()}")
             time.sleep(POLL)
         if on_round:
-            for line in self._directory.rounds()[told:]:
+            for line in self._directory.rounds()[shown:]:
                 on_round(line)
         return result
 
@@ -110,15 +108,16 @@ class Run:
 
     def status(self) -> str:
         """Return what Flower says of the run, such as "running" or "finished:failed"."""
-        told = json.loads(
+        listed = json.loads(
             flwr(["ls", CONNECTION, "--run-id", self.number, "--format", "json"], self._local.deployment.home)
         )
-        return str(told["runs"][0]["status"])
+        return str(listed["runs"][0]["status"])
 
 
 @contextmanager
 def local_deployment(folder: Path, config: Config, names: list[str]) -> Iterator[LocalDeployment]:
     """Start a SuperLink and nodes, each a client of the configured data set; stop all of them at the end."""
+    refuse_validation(config)
     prepare(config)  # what can't be handed out is refused here, and not by every node for itself
     deployment = create(folder, config, names, f"{LOOPBACK}:{free_port()}")
     with children() as started:

@@ -21,12 +21,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 
 from fedpu.deploy.client import NODE_FILE, deployed_app
-from fedpu.deploy.connection import Connection, Dropped, Keys, connected
+from fedpu.deploy.invitation import read_owner_line
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
+from fedpu.flower.connection import Connection, Dropped, Keys, connected
+from fedpu.flower.private import ErrorCode
 
 POLL, LONGEST_POLL, POLL_SHARE = 0.2, 3.0, 0.05
 """seconds between two looks for a message: a share of the time since the last one, within bounds"""
@@ -37,6 +38,7 @@ def run_node(path: Path, tell: Tell) -> None:
     """Connect as a node's file says, and answer until the process is stopped."""
     settings = NodeSettings.load(path)
     keys, certificates = _keys(settings), _certificates(settings)
+    _check_server_key(settings, tell)
     node = Node(deployed_app(), {NODE_FILE: str(path.resolve())}, tell)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # take leave of the SuperLink on the way out
@@ -91,6 +93,21 @@ class Node:
                 run_id=run, node_id=number, node_config=self._config, state=RecordDict(), run_config={}
             )
         return self._contexts[run]
+
+
+def _check_server_key(settings: NodeSettings, tell: Tell) -> None:
+    if settings.server_key is not None:
+        read_owner_line(settings.server_key)
+    elif not settings.insecure:
+        raise ConfigError(
+            f"'{settings.name}' does not know who may invite it to a run: set 'server_key' to the line that 'fedpu "
+            "deploy init' wrote, or insecure = true for a trial."
+        )
+    else:
+        tell(
+            f"'{settings.name}' has no 'server_key': it answers any run that it is asked to take part in, and what "
+            "it sends can be read and changed on its way. This is for trials with data that are nobody's secret."
+        )
 
 
 def _keys(settings: NodeSettings) -> Keys | None:

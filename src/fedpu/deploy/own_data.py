@@ -16,10 +16,10 @@ from fedpu.data.images import is_image, read_images
 from fedpu.data.own import load_npz
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import DataError
-from fedpu.labelling import UNLABELLED, Client, Federation
+from fedpu.labelling import UNLABELLED, Federation
 from fedpu.priors import set_priors
 from fedpu.record import ModelCard
-from fedpu.registry import import_object
+from fedpu.registry import import_object, is_reference
 
 UNLABELLED_FOLDER = "unlabelled"
 
@@ -30,7 +30,7 @@ def read_own(node: NodeSettings, classes: tuple[str, ...]) -> Own:
     """Return the node's examples and their labels in the federation's numbers, ``−1`` where it has none."""
     assert node.data is not None
     what = f"the data of '{node.name}'"
-    if ":" in node.data:
+    if is_reference(node.data):
         return _checked(*_called(node.data), classes, what)
     path = Path(node.data)
     if path.is_dir():
@@ -42,8 +42,8 @@ def read_own(node: NodeSettings, classes: tuple[str, ...]) -> Own:
     return _checked(arrays["x"], labels, classes, what)
 
 
-def own_client(node: NodeSettings, config: Config, card: ModelCard) -> Client:
-    """Return the node as a client: its positive classes are those that it has labelled."""
+def own_federation(node: NodeSettings, config: Config, card: ModelCard) -> Federation:
+    """Return the node as a federation of one client: its positive classes are those that it has labelled."""
     inputs, labels = read_own(node, card.classes)
     count = len(card.classes)
     if config.method.fully_labelled and bool((labels < 0).any()):
@@ -62,9 +62,9 @@ def own_client(node: NodeSettings, config: Config, card: ModelCard) -> Client:
         classes=card.classes,
         normalisation=card.normalisation,
     )
-    if config.method.uses_unlabelled:
+    if config.method.needs_priors:
         federation = set_priors(federation, node.priors or config.priors)
-    return federation.client(0)
+    return federation
 
 
 def _checked(x: Any, y: Any, classes: tuple[str, ...], what: str) -> Own:

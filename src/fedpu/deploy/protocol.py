@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import tomllib
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,8 +17,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedpu.config import Config
+from fedpu.errors import ConfigError
+from fedpu.flower.replies import (
+    MOST_EXAMPLES,
+    NAME_RULE,
+    BadReply,
+    example_count,
+    is_name,
+    listed,
+    only,
+    record,
+    shown,
+    suspicion,
+    text,
+    whole_number,
+)
 from fedpu.privacy.mechanism import Vector
 from fedpu.record import ModelCard
+from fedpu.registry import is_reference
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -29,6 +48,8 @@ SECURE_TRAIN, SECURE_NEGATIVES = "train.secure", "query.secure_negatives"
 
 RUN, CLIENT, COUNTS, SUM = "run", "client", "counts", "co-negatives"
 SECURE, PART, NUMBER = "secure", "part", "number"
+MOST_DIMENSIONS, MOST_NUMBERS, MOST_CLASSES = 8, 10**8, 10**5
+"""of an input, and of a federation: what a client says beyond that is not believed"""
 
 
 @dataclass(frozen=True)
@@ -43,11 +64,13 @@ class Briefing:
     """their number K, once it is known"""
     co_negatives: Float[Tensor, "C C"] | None = None
     """the one sum over clients, where the method needs it"""
+    run: str = "new"
+    """what the run is called by, also after it was resumed: clients keep their states under it"""
 
     def to_records(self) -> RecordDict:
         """Return the records that travel."""
         card = "" if self.card is None else json.dumps(asdict(self.card))
-        run = ConfigRecord({"config": self.config, "card": card, "clients": self.clients})
+        run = ConfigRecord({"config": self.config, "card": card, "clients": self.clients, "run": self.run})
         if self.co_negatives is not None:
             run[SUM] = self.co_negatives.flatten().tolist()
         return RecordDict({RUN: run})
@@ -58,11 +81,37 @@ class Briefing:
         run: Any = records[RUN]
         card = ModelCard.from_dict(json.loads(run["card"])) if run["card"] else None
         total = torch.tensor(run[SUM]).view(len(card.classes), -1) if card is not None and SUM in run else None
-        return cls(run["config"], card, run["clients"], total)
+        if not re.fullmatch("[0-9a-z]{1,64}", run["run"]):  # a folder of the node's disk is called by it
+            raise ConfigError("The server calls its run something that is no name.")
+        return cls(run["config"], card, run["clients"], total, run["run"])
 
-    def read_config(self) -> Config:
-        """Return the server's configuration."""
-        return Config.from_dict(tomllib.loads(self.config))
+    def read_config(self, allowed: Container[str]) -> Config:
+        """Return the server's configuration, refusing one that names ``module:Class`` that is not ``allowed``.
+
+        Reading it imports what it names, so that everything of that form counts. The data are not read here.
+        """
+        values = tomllib.loads(self.config)
+        for string in _strings({table: value for table, value in values.items() if table != "data"}):
+            if is_reference(string):
+                refuse_unless_allowed(string, allowed)
+        return Config.from_dict(values)
+
+
+def refuse_unless_allowed(reference: str, allowed: Container[str]) -> None:
+    """Refuse to import what the owner of a node has not allowed."""
+    if reference not in allowed:
+        raise ConfigError(f"The server asks for '{reference}': to let it, add it to 'allow' in the node's file.")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _strings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _strings(part)
 
 
 @dataclass(frozen=True)
@@ -79,24 +128,31 @@ class Presence:
 
     def to_records(self) -> RecordDict:
         """Return the records that travel."""
-        told = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "classes": list(self.classes)}
-        records = RecordDict({CLIENT: ConfigRecord(told)})  # type: ignore[arg-type]
+        fields = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "classes": list(self.classes)}
+        records = RecordDict({CLIENT: ConfigRecord(fields)})  # type: ignore[arg-type]
         if self.examples is not None:
             records[COUNTS] = MetricRecord({"examples": self.examples})
         return records
 
     @classmethod
     def from_records(cls, records: RecordDict) -> Presence:
-        """Read an answer (ValueError: it can't be read)."""
-        try:
-            told: Any = records[CLIENT]
-            counts: Any = records.get(COUNTS)
-            examples = None if counts is None else int(counts["examples"])
-            shape = tuple(int(size) for size in told["shape"])
-            classes = tuple(str(name) for name in told["classes"])
-            return cls(str(told["name"]), examples, shape, str(told["dtype"]), classes)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"its answer can't be read ({type(error).__name__}: {error})") from error
+        """Read an answer (BadReply: it can't be used)."""
+        with suspicion():
+            only(records, {CLIENT, COUNTS})
+            fields = record(records, CLIENT, {"name", "shape", "dtype", "classes"})
+            name, dtype = text(fields["name"], "its name"), fields["dtype"]
+            if not is_name(name):
+                raise BadReply(f"it calls itself '{shown(name)}'; a name is {NAME_RULE}")
+            if dtype not in ("uint8", "float32"):
+                raise BadReply(f"its inputs are {shown(dtype)}; they should be uint8 or float32")
+            sizes = listed(fields["shape"], "the shape of its inputs", MOST_DIMENSIONS)
+            shape = tuple(whole_number(size, "a size of its inputs", MOST_NUMBERS) for size in sizes)
+            if not shape or math.prod(shape) > MOST_NUMBERS:
+                raise BadReply(f"its inputs have the shape {shape}, which no input has")
+            named = listed(fields["classes"], "its list of classes", MOST_CLASSES)
+            classes = tuple(text(one, "the name of a class") for one in named)
+            examples = example_count(record(records, COUNTS, {"examples"})["examples"]) if COUNTS in records else None
+            return cls(name, examples, shape, dtype, classes)
 
 
 def pack_part(weight: int, values: Vector) -> RecordDict:
@@ -105,28 +161,19 @@ def pack_part(weight: int, values: Vector) -> RecordDict:
 
 
 def unpack_part(records: RecordDict, length: int) -> tuple[int, Vector]:
-    """Read a client's part (ValueError: it is none)."""
-    try:
-        part: Any = records[PART]
-        weight, values = int(part["weight"]), np.frombuffer(part["values"], "<f8")
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"its answer can't be read ({type(error).__name__}: {error})") from error
-    if len(values) != length or not np.isfinite(values).all() or not 0 <= weight <= 10**12:
-        raise ValueError(f"its answer is not {length} numbers and a weight")
-    return weight, values
+    """Read a client's part (BadReply: it is none)."""
+    with suspicion():
+        only(records, {PART})
+        part = record(records, PART, {"weight", "values"})
+        weight = whole_number(part["weight"], "what it counts itself", MOST_EXAMPLES)
+        if not isinstance(part["values"], bytes) or len(part["values"]) != 8 * length:
+            raise BadReply(f"its answer is not {length} numbers")
+        values = np.frombuffer(part["values"], "<f8")
+        if not np.isfinite(values).all():
+            raise BadReply("its answer holds values that are NaN or infinite")
+        return weight, values
 
 
 def pack_secure(message: DataclassInstance) -> ConfigRecord:
     """Return a message of a secure sum as Flower carries it."""
     return ConfigRecord(asdict(message))
-
-
-Kind = TypeVar("Kind")
-
-
-def unpack_secure(kind: type[Kind], record: Any) -> Kind:
-    """Read a message of a secure sum (ValueError: it is none)."""
-    try:
-        return kind(**dict(record))
-    except TypeError as error:
-        raise ValueError(f"its answer can't be read ({error})") from error

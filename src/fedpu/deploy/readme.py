@@ -12,7 +12,8 @@ PAGE = """# A deployment of fedpu
 
 On every machine: `pip install 'fedpu[flower]'` and `export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1`.
 The commands are run from this folder on the server; a node needs its file of `nodes/`, its key of `keys/` and
-`certificates/ca.crt`, nothing else.
+`certificates/ca.crt`, nothing else. `server/` and `flower/` hold the secrets of the server's owner: whoever can read
+them controls the deployment. They stay here, readable by you alone.
 
 The certificates and keys were made here, for a trial. Beyond it, use a certificate of your own authority, and let
 every node make its key itself (`fedpu deploy key`), so that the private part never travels.
@@ -20,14 +21,15 @@ every node make its key itself (`fedpu deploy key`), so that the private part ne
 ## 1. The server
 
 ```sh
-{superlink}
+fedpu deploy serve
 ```
+
+Nodes connect to port {port}, which takes no other requests. You control the server from this machine.
 
 ## 2. Let the nodes in
 
 ```sh
-export FLWR_HOME=$PWD/flower
-{register}
+fedpu deploy register {keys}
 ```
 
 ## 3. The nodes, each on its own machine
@@ -39,28 +41,22 @@ export FLWR_HOME=$PWD/flower
 ## 4. The run
 
 ```sh
-export FLWR_HOME=$PWD/flower
-{run}
+fedpu deploy start --stream
 ```
 
-It is recorded in `run/`. To go on with a run that was stopped, change `resume=false` to `resume=true`.
+It invites the nodes, and is recorded in `run/`. To go on with a run that was stopped, add `--resume`. Flower's own
+commands work from here too, with `export FLWR_HOME=$PWD/flower`: `flwr ls fedpu`, `flwr stop RUN fedpu`.
 """
 
 
 def write_readme(deployment: Deployment, names: Sequence[str]) -> Path:
     """Write the page; return its path."""
-    folder = deployment.folder
-
-    def told(command: Sequence[str]) -> str:
-        return shlex.join(command).replace(f"{folder}/", "")
-
-    page = folder / "README.md"
+    page = deployment.folder / "README.md"
     page.write_text(
         PAGE.format(
-            superlink=told(deployment.superlink_command("0.0.0.0")),
-            register="\n".join(told(["flwr", *deployment.register_arguments(name)]) for name in names),
-            nodes="\n".join(f"fedpu deploy node nodes/{name}.toml" for name in names),
-            run=told(["flwr", *deployment.run_arguments(deployment.app, folder / "run"), "--stream"]),
+            port=deployment.port,
+            keys=shlex.join(f"keys/{name}.pub" for name in names),
+            nodes="\n".join(shlex.join(["fedpu", "deploy", "node", f"nodes/{name}.toml"]) for name in names),
         )
     )
     return page

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from flwr.app import RecordDict
 
 from fedpu.data import Normalisation
 from fedpu.deploy.protocol import JOIN, Briefing, Presence
 from fedpu.engine import FlowerEngine
-from fedpu.engine.flower.exchange import NO_ANSWER, UNREACHABLE, Failure, read
-from fedpu.engine.flower.wire import Request, Wire
 from fedpu.errors import TrainingError
+from fedpu.flower.exchange import NO_ANSWER, UNREACHABLE, Failure, read
+from fedpu.flower.replies import BadReply
+from fedpu.flower.wire import Request, Wire
 from fedpu.record import ModelCard
 
 PAUSE = 0.5
@@ -23,17 +25,24 @@ Tell = Callable[[str], None]
 
 
 class Roster:
-    """The nodes that are connected, and which client each of them is."""
+    """The nodes that are connected, and which client each of them is.
 
-    def __init__(self, wire: Wire, rules: FlowerEngine, briefing: Briefing, tell: Tell) -> None:
+    A node's number stands for its key, which Flower has checked. A name belongs to the key that the server's owner has
+    registered under it; where nobody has registered names, to the node that is here under it.
+    """
+
+    def __init__(self, wire: Wire, rules: FlowerEngine, briefing: Briefing, tell: Tell, counted: bool = True) -> None:
+        """``counted`` says whether clients tell their numbers of examples, which [privacy] hides."""
         self._wire = wire
         self._rules = rules
         self._briefing = briefing
         self._tell = tell
+        self._counted = counted
         self._present: dict[int, Presence] = {}
         self._asked: dict[str, int] = {}
         self._again: dict[int, float] = {}
         self._refusals: dict[int, str] = {}
+        self._names: dict[int, str] = {}
 
     def gather(self, whom: int | Sequence[str]) -> list[Presence]:
         """Wait for that many clients, or for those names; return them in the order of their names."""
@@ -57,6 +66,8 @@ class Roster:
     def _here(self) -> dict[str, int]:
         """Return the node of each name. Nodes that are new are asked who they are, without waiting for the answer."""
         connected = self._wire.nodes()
+        if any(node not in self._names for node in connected):
+            self._names |= self._wire.names()
         now = time.monotonic()
         new = [node for node in connected if node not in self._present and self._again.get(node, 0) <= now]
         requests = [Request(node, JOIN, self._briefing.to_records(), "join", ASK_AGAIN) for node in new]
@@ -64,13 +75,12 @@ class Roster:
             self._again[node] = now + ASK_AGAIN
             if number is not None:
                 self._asked[number] = node
+        self._present = {node: one for node, one in self._present.items() if node in connected or node in self._names}
         for reply in self._wire.pull(list(self._asked)) if self._asked else []:
-            self._meet(self._asked.pop(reply.metadata.reply_to_message_id), read(reply))
-        found: dict[str, int] = {}
-        for node in connected:
-            if node in self._present:
-                found.setdefault(self._present[node].name, node)
-        return found
+            if reply.metadata.reply_to_message_id in self._asked:  # else it is a reply to nothing
+                node = self._asked.pop(reply.metadata.reply_to_message_id)
+                self._meet(node, read(reply, node))
+        return {self._present[node].name: node for node in connected if node in self._present}
 
     def _meet(self, node: int, answer: RecordDict | Failure) -> None:
         """Note who a node is, or tell why it can't take part; silence is no reason yet."""
@@ -78,18 +88,48 @@ class Roster:
             return
         try:
             if isinstance(answer, Failure):
-                raise ValueError(str(answer))
-            self._present[node] = Presence.from_records(answer)
+                raise BadReply(str(answer))
+            presence = Presence.from_records(answer)
+            self._refuse_other_name(node, presence.name)
+            self._present[node] = self._believed(presence)
             self._refusals.pop(node, None)
-        except ValueError as error:
+        except BadReply as error:
             self._refusals[node] = f"Node {node} can't take part: {error}"
             self._tell(self._refusals[node])
 
+    def _refuse_other_name(self, node: int, name: str) -> None:
+        """Refuse a node that calls itself by a name that is not its own."""
+        registered = self._names.get(node)
+        if registered == "":
+            raise BadReply(
+                f"it calls itself '{name}', but its key was registered without a name. Register it with 'fedpu deploy "
+                "register'."
+            )
+        if registered is not None and registered != name:
+            raise BadReply(f"it calls itself '{name}', but its key was registered for '{registered}'.")
+        holder = next((other for other, one in self._present.items() if one.name == name and other != node), None)
+        if holder is not None:
+            raise BadReply(f"it calls itself '{name}', and node {holder}, which has another key, is here as '{name}'.")
+
+    def _believed(self, presence: Presence) -> Presence:
+        """Return what a client says of itself, without a number that nobody asked for; refuse what can't be used."""
+        if not self._counted:
+            return replace(presence, examples=None)
+        if presence.examples is None:
+            raise BadReply(f"'{presence.name}' does not say how many examples it has.")
+        card = self._briefing.card
+        if card is not None and (presence.shape, presence.dtype) != (card.shape, card.dtype):
+            raise BadReply(
+                f"the inputs of '{presence.name}' are {presence.shape} of {presence.dtype}; those of the federation "
+                f"are {card.shape} of {card.dtype}."
+            )
+        return presence
+
     def _wait(self, ready: Callable[[dict[str, int]], bool], whom: str, enough: int | None = None) -> dict[str, int]:
-        end, told = time.monotonic() + self._rules.wait, -1
+        end, shown = time.monotonic() + self._rules.wait, -1
         while not ready(found := self._here()):
-            if len(found) != told:
-                told = len(found)
+            if len(found) != shown:
+                shown = len(found)
                 self._tell(f"waiting for {whom}; here: {', '.join(sorted(found, key=_natural)) or 'nobody'}")
             if time.monotonic() > end:
                 if enough is not None and len(found) >= enough:
@@ -123,4 +163,4 @@ def common_card(members: Sequence[Presence]) -> ModelCard:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort names as people do: 2 before 10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

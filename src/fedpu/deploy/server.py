@@ -11,19 +11,22 @@ import torch
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from fedpu.applications.experiment import Result, ServerSide, first_state, guard_of, train
 from fedpu.config import Config
-from fedpu.data import load
-from fedpu.deploy.guard import DeployedGuard, summed_negative_classes
+from fedpu.data import dtype_name, load
+from fedpu.deploy.folder import refuse_validation
+from fedpu.deploy.guard import ProtectedNodes, summed_negative_classes
+from fedpu.deploy.invited import server_wire
 from fedpu.deploy.protocol import Briefing
 from fedpu.deploy.roster import Roster, common_card
-from fedpu.engine import FlowerEngine, initial_model
-from fedpu.engine.flower.clients import NodeClients
-from fedpu.engine.flower.exchange import Exchange
-from fedpu.engine.flower.wire import GridWire, Wire
+from fedpu.engine import Clients, FlowerEngine, initial_model
+from fedpu.engine.base import expected_from
+from fedpu.engine.flower.clients import NodeClients, Promised
 from fedpu.errors import ConfigError, FedpuError
-from fedpu.experiment import Course, Result, train
-from fedpu.labelling import Evaluation
-from fedpu.record import Members, ModelCard, RunDirectory, write_atomically
+from fedpu.flower.exchange import Exchange
+from fedpu.flower.wire import Wire
+from fedpu.labelling import TestSet
+from fedpu.record import InUse, Members, ModelCard, RunDirectory, write_atomically
 
 NO_DATA = "none"
 """``data.name`` of a server that has no data set of its own: the model is not measured"""
@@ -39,11 +42,13 @@ def server_app(config_file: Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        told: Any = context.run_config
-        out = Path(str(told["out"]))
+        settings: Any = context.run_config
+        out = Path(str(settings["out"]))
         try:
             (out / ERROR_FILE).unlink(missing_ok=True)
-            serve(GridWire(grid), Config.load(config_file), out, bool(told["resume"]))
+            serve(server_wire(grid, context), Config.load(config_file), out, bool(settings["resume"]))
+        except InUse:  # whoever waits for the run that is under way must not take this for its end
+            raise
         except FedpuError as error:
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(out / ERROR_FILE, f"{error}\n".encode())
@@ -54,32 +59,44 @@ def server_app(config_file: Path) -> ServerApp:
 
 def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
     """Run a configuration with the clients that connect, and record it in ``out``."""
+    refuse_validation(config)
     if resume:
-        directory = RunDirectory.open(out)
-        config, members = directory.config(), directory.members()
-        _, evaluation = server_data(config)
-        roster = Roster(wire, _rules(config), _briefing(config, members), log.info)
-        roster.await_return(members.names)
-    else:
-        card, evaluation = server_data(config)
-        roster = Roster(wire, _rules(config), Briefing(config.to_toml(), card), log.info)
-        members = _gather(wire, config, card, roster)
-        directory = RunDirectory.create_deployed(out, config, members)
-    network = initial_model(config.model, members.card.shape, len(members.card.classes), config.seed)
+        with RunDirectory.open(out, check=False).locked() as directory:
+            config, members = directory.config(), directory.members()
+            _, test_set = server_data(config)
+            roster = _roster(wire, config, _briefing(config, members))
+            roster.await_return(members.names)
+            return _train(wire, config, members, roster, test_set, directory)
+    card, test_set = server_data(config)
+    roster = _roster(wire, config, Briefing(config.to_toml(), card))
+    members = _gather(wire, config, card, roster)
+    with RunDirectory.create_deployed(out, config, members).locked() as directory:
+        return _train(wire, config, members, roster, test_set, directory)
+
+
+def _train(
+    wire: Wire, config: Config, members: Members, roster: Roster, test_set: TestSet | None, directory: RunDirectory
+) -> Result:
+    classes, count = len(members.card.classes), len(members.names)
+    network = initial_model(config.model, members.card.shape, classes, config.seed)
     exchange, about = _exchange(wire, config, members.names, roster), _briefing(config, members).to_records()
 
     def complete(content: RecordDict) -> None:
         content.update(about)
 
-    guard = None
-    if config.privacy.on:
-        guard = DeployedGuard(config, network, len(members.names), exchange, complete)
+    guard = guard_of(config, network, count, classes)
+    if guard:
+        clients: Clients = ProtectedNodes(guard, exchange, complete)
+    else:
+        expected = expected_from(network, config.aggregation, config.method, classes)
+        promised = Promised(expected, members.examples or [], _rules(config).report_risk)
+        clients = NodeClients(exchange, complete, promised)
     return train(
         config,
-        _course(config, members, evaluation),
+        _server_side(config, members, test_set),
         network,
-        directory.resume_state(network),
-        NodeClients(exchange, complete),
+        directory.resume_state(first_state(config, network, count, classes), network),
+        clients,
         guard,
         directory,
         lambda line: log.info("round %s of %s: %s", line["round"], config.aggregation.rounds, line.get("accuracy")),
@@ -96,8 +113,13 @@ def _gather(wire: Wire, config: Config, card: ModelCard | None, roster: Roster) 
     if not config.method.lends:
         return members
     exchange, about = _exchange(wire, config, names, roster), _briefing(config, members).to_records()
-    total = summed_negative_classes(config.privacy, exchange, about, len(names), len(card.classes), config.seed)
+    by_size = config.method.lends_by_size
+    total = summed_negative_classes(config.privacy, exchange, about, members, config.seed, by_size)
     return replace(members, co_negatives=total.tolist())
+
+
+def _roster(wire: Wire, config: Config, briefing: Briefing) -> Roster:
+    return Roster(wire, _rules(config), briefing, log.info, counted=not config.privacy.on)
 
 
 def _exchange(wire: Wire, config: Config, names: list[str], roster: Roster) -> Exchange:
@@ -112,15 +134,13 @@ def expected_clients(config: Config) -> int | list[str]:
     return given
 
 
-def server_data(config: Config) -> tuple[ModelCard | None, Evaluation | None]:
+def server_data(config: Config) -> tuple[ModelCard | None, TestSet | None]:
     """Return what the server's own data set says: inputs, classes and normalisation, and what to measure on."""
     if config.data.name == NO_DATA:
         return None, None
     data = load(config.data)
-    dtype = str(data.inputs.dtype).removeprefix("torch.")
-    none = torch.empty(0, dtype=torch.int64)
-    card = ModelCard(data.shape, dtype, data.classes, data.normalisation)
-    return card, Evaluation(data.test_inputs, data.test_labels, none, none, data.normalisation)
+    card = ModelCard(data.shape, dtype_name(data.inputs), data.classes, data.normalisation)
+    return card, TestSet.of(data)
 
 
 def _rules(config: Config) -> FlowerEngine:
@@ -131,16 +151,16 @@ def _rules(config: Config) -> FlowerEngine:
 
 def _briefing(config: Config, members: Members) -> Briefing:
     total = None if members.co_negatives is None else torch.tensor(members.co_negatives)
-    return Briefing(config.to_toml(), members.card, len(members.names), total)
+    return Briefing(config.to_toml(), members.card, len(members.names), total, members.run)
 
 
-def _course(config: Config, members: Members, evaluation: Evaluation | None) -> Course:
+def _server_side(config: Config, members: Members, test_set: TestSet | None) -> ServerSide:
     facts = {
         "data": config.data.name,
         "clients": len(members.names),
         "examples": None if members.examples is None else sum(members.examples),
     }
-    return Course(members.card, len(members.names), evaluation, facts)
+    return ServerSide(members.card, len(members.names), test_set, facts)
 
 
 __all__ = ["ERROR_FILE", "expected_clients", "serve", "server_app", "server_data"]

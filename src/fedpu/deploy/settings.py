@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pooch
 from pydantic import Field, ValidationError
 
 from fedpu.config.config import read_file
 from fedpu.config.sections import explain
 from fedpu.errors import ConfigError, did_you_mean
+from fedpu.flower.replies import NAME_RULE, is_name, shown
 from fedpu.priors import Priors
-from fedpu.registry import Settings
+from fedpu.registry import Settings, is_reference
 
 
 class NodeSettings(Settings):
@@ -38,11 +40,35 @@ class NodeSettings(Settings):
     model: str | None = Field(
         None, description="a network of one's own, as 'module:function', that the server may ask this node to train"
     )
+    allow: list[str] = Field(
+        [],
+        description="classes and functions, as 'module:Class', that the server may ask this node to import and use: "
+        "its method, aggregation and so on",
+    )
     secure_aggregation: bool = Field(False, description="take part only in runs whose sums are formed securely")
     superlink: str = Field("127.0.0.1:8000", description="host:port of the SuperLink")
     root_certificates: str | None = Field(None, description="file of the certificate that signs the SuperLink's")
     key: str | None = Field(None, description="file of this node's private key")
-    insecure: bool = Field(False, description="connect without TLS and without a key: for trials on one machine")
+    server_key: str | None = Field(
+        None,
+        description="public key of the server's owner: the node answers runs alone that this key has invited it to",
+    )
+    insecure: bool = Field(
+        False, description="connect without TLS and keys, and answer anybody's run: for trials on one machine"
+    )
+
+    state: str | None = Field(
+        None, description="folder for what stays with the client between rounds; else beside its file, or in a cache"
+    )
+
+    def state_folder(self) -> Path:
+        """Return where the client keeps what stays with it."""
+        return Path(self.state) if self.state else Path(pooch.os_cache("fedpu")) / "nodes" / self.name
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """Everything that the server may ask this node to import."""
+        return frozenset(self.allow) | ({self.model} if self.model is not None else set())
 
     @classmethod
     def load(cls, path: Path) -> NodeSettings:
@@ -52,10 +78,13 @@ class NodeSettings(Settings):
             if key not in cls.model_fields:
                 raise ConfigError(f"'{path}' has no setting '{key}'.{did_you_mean(key, cls.model_fields)}")
         settings = cls.parse(values)
+        if not is_name(settings.name):
+            raise ConfigError(f"'{path}': name = '{shown(settings.name)}' can't be used: a name is {NAME_RULE}.")
         if (settings.data is None) == (settings.partition is None):
             raise ConfigError(f"'{path}' must say either 'data' (the node's own) or 'partition' (for a trial).")
         folder = path.resolve().parent
-        files = {key: _beside(folder, getattr(settings, key)) for key in ("root_certificates", "key", "data")}
+        files = {key: _beside(folder, getattr(settings, key)) for key in ("root_certificates", "key", "data", "state")}
+        files["state"] = files["state"] or str(folder / f"{path.stem}.state")
         return settings.model_copy(update=files)
 
     @classmethod
@@ -68,6 +97,6 @@ class NodeSettings(Settings):
 
 
 def _beside(folder: Path, name: str | None) -> str | None:
-    if name is None or ":" in name:  # module:function
+    if name is None or is_reference(name):
         return name
     return str(folder / Path(name).expanduser())

@@ -17,18 +17,30 @@ from fedpu.deploy.protocol import (
     SECURE_SHARE,
     pack_secure,
     unpack_part,
-    unpack_secure,
 )
-from fedpu.engine.flower.exchange import Exchange
+from fedpu.flower.exchange import Exchange
+from fedpu.flower.replies import BadReply, message_of, only
 from fedpu.privacy.mechanism import Vector
-from fedpu.privacy.secagg import MaskedVector, OpenedShares, PublicKeys, Rules, SealedShares, SecureServer
+from fedpu.privacy.secagg import (
+    MaskedVector,
+    OpenedShares,
+    PublicKeys,
+    Rules,
+    SealedShares,
+    SecureAggregationError,
+    SecureServer,
+)
+from fedpu.privacy.secagg.blocks import refuse_unusable_key
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Answer = TypeVar("Answer")
-Check = Callable[[Vector], str | None]
-"""says what is wrong with a client's numbers, or nothing"""
+Check = Callable[[int, int, Vector], str | None]
+"""says what is wrong with a client's weight and numbers, or nothing"""
+ROUNDING = 1e-9
+COMMITMENT = 32
+"""bytes of a checksum of a mask's seed"""
 
 
 class Sum(NamedTuple):
@@ -43,30 +55,74 @@ def plain_sum(
     exchange: Exchange, kind: str, messages: Mapping[int, RecordDict], length: int, group: str, check: Check
 ) -> Sum:
     """Ask for everybody's part and add them up."""
-    weight, total, came = 0, np.zeros(length), 0
-    for client, answer in exchange.ask(kind, _numbered(messages), group):
-        try:
-            part, values = unpack_part(answer, length)
-            wrong = check(values)
-        except ValueError as error:
-            wrong = str(error)
+
+    def read(client: int, content: RecordDict) -> tuple[int, Vector]:
+        weight, values = unpack_part(content, length)
+        wrong = check(client, weight, values)
         if wrong is not None:
-            exchange.leave_out(client, wrong)
-            continue
+            raise BadReply(wrong)
+        return weight, values
+
+    weight, total, came = 0, np.zeros(length), 0
+    for _, (part, values) in exchange.answers(kind, _numbered(messages), group, read):
         weight, came = weight + part, came + 1
         total += part * values
     return Sum(weight, total, came)
 
 
 def secure_sum(exchange: Exchange, rules: Rules, kind: str, messages: Mapping[int, RecordDict], group: str) -> Sum:
-    """Run the four stages of a secure sum; in the third, ``kind`` asks for the part that is hidden under masks."""
-    server = SecureServer(rules, messages)
-    keys = _stage(exchange, SECURE_JOIN, server.begin(), PublicKeys, group)
-    shares = _stage(exchange, SECURE_SHARE, server.introduce(keys), SealedShares, group)
-    masked = _stage(exchange, kind, server.deliver(shares), MaskedVector, group, messages)
-    opened = _stage(exchange, SECURE_OPEN, server.collect(masked), OpenedShares, group)
+    """Run the four stages of a secure sum; in the third, ``kind`` asks for the part that is hidden under masks.
+
+    A client whose message can't be used is left out from there on. What is hidden under masks, nobody can check but in
+    the sum: there all clients together must count as much as so many clients can.
+    """
+    server, known = SecureServer(rules, messages), set[bytes]()
+
+    def keys_fault(_: int, keys: PublicKeys) -> str | None:
+        own = {keys.mask_key, keys.seal_key}
+        if len(own) < 2 or own & known:
+            return "it sent a public key that is in use already"
+        try:
+            for key in own:
+                refuse_unusable_key(key)
+        except SecureAggregationError as error:
+            return str(error)
+        known.update(own)
+        return None
+
+    keys = _stage(exchange, SECURE_JOIN, server.begin(), PublicKeys, group, keys_fault)
+    introduced = server.introduce(keys)
+
+    def shares_fault(client: int, shares: SealedShares) -> str | None:
+        to_all = shares.receivers == introduced[client].neighbours and len(shares.sealed) == len(shares.receivers)
+        return None if to_all and len(shares.commitment) == COMMITMENT else "it did not send a share to each neighbour"
+
+    shares = _stage(exchange, SECURE_SHARE, introduced, SealedShares, group, shares_fault)
+    size = (rules.length + 1) * rules.word.itemsize
+
+    def vector_fault(_: int, vector: MaskedVector) -> str | None:
+        return None if len(vector.words) == size else "its masked vector has another length than agreed on"
+
+    masked = _stage(exchange, kind, server.deliver(shares), MaskedVector, group, vector_fault, messages)
+    asked = server.collect(masked)
+
+    def opened_fault(client: int, opened: OpenedShares) -> str | None:
+        group = [*asked[client].alive, *asked[client].dropped]
+        fine = opened.owners == group and len(opened.shares) == len(group)
+        return None if fine else "it opened other shares than it was asked for"
+
+    opened = _stage(exchange, SECURE_OPEN, asked, OpenedShares, group, opened_fault)
     total = server.finish(opened)
-    return Sum(total.weight, total.sums, len(total.clients))
+    count = len(total.clients)
+    reach = total.weight * rules.range * (1 + ROUNDING)
+    if not count <= total.weight <= count * rules.max_weight or float(np.abs(total.sums).max(initial=0.0)) > reach:
+        raise SecureAggregationError(
+            f"The secure sum can't be used: {count} clients, of which each counts from 1 to {rules.max_weight} and "
+            f"sends numbers up to {rules.range:g}, count {total.weight} together and come to "
+            f"{float(np.abs(total.sums).max(initial=0.0)):.3g}. One of them has sent something else, and masks hide "
+            "which."
+        )
+    return Sum(total.weight, total.sums, count)
 
 
 def _stage(
@@ -75,16 +131,22 @@ def _stage(
     requests: Mapping[int, DataclassInstance],
     answer: type[Answer],
     group: str,
+    fault: Callable[[int, Answer], str | None],
     messages: Mapping[int, RecordDict] | None = None,
 ) -> Iterator[tuple[int, Answer]]:
     contents = _numbered({client: messages[client] if messages else RecordDict() for client in requests})
     for client, request in requests.items():
         contents[client][SECURE] = pack_secure(request)
-    for client, reply in exchange.ask(kind, contents, group):
-        try:
-            yield client, unpack_secure(answer, reply[SECURE])
-        except (ValueError, KeyError) as error:
-            exchange.leave_out(client, f"its answer can't be read ({error})")
+
+    def read(client: int, content: RecordDict) -> Answer:
+        only(content, {SECURE})
+        message = message_of(answer, content[SECURE])
+        wrong = fault(client, message)
+        if wrong is not None:
+            raise BadReply(wrong)
+        return message
+
+    return exchange.answers(kind, contents, group, read)
 
 
 def _numbered(messages: Mapping[int, RecordDict]) -> dict[int, RecordDict]:

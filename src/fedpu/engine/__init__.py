@@ -1,30 +1,37 @@
 """engine: how rounds are run."""
 
-from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work, copy_state, initial_model
-from fedpu.engine.client import ClientTrainer
+from fedpu.engine.base import Clients, Engine, Job, copy_state, expected_from, initial_model
+from fedpu.engine.client import ClientTrainer, update_client
 from fedpu.engine.flower import FlowerEngine
 from fedpu.engine.local import LocalEngine, ReferenceEngine
 from fedpu.engine.pool import cores, end_with_parent
+from fedpu.engine.predict import client_outputs, predict
+from fedpu.engine.states import ClientStates
 from fedpu.registry import Registry
 
 ENGINES: Registry[type[Engine]] = Registry(
-    "engine", {"local": LocalEngine, "reference": ReferenceEngine, "flower": FlowerEngine}
+    "engine",
+    {"local": LocalEngine, "reference": ReferenceEngine, "flower": FlowerEngine},
+    group="fedpu.engines",
+    base=Engine,
 )
 
 __all__ = [
     "ENGINES",
+    "ClientStates",
     "ClientTrainer",
     "Clients",
     "Engine",
     "FlowerEngine",
     "Job",
     "LocalEngine",
-    "ModelState",
     "ReferenceEngine",
-    "Update",
-    "Work",
+    "client_outputs",
     "copy_state",
     "cores",
     "end_with_parent",
+    "expected_from",
     "initial_model",
+    "predict",
+    "update_client",
 ]

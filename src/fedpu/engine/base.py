@@ -1,6 +1,4 @@
-"""The contract of an engine: it runs the work that the server asks of clients, and hands their updates back in
-order.
-"""
+"""The contract of an engine: it runs the work that the server asks of clients, and hands their updates back."""
 
 from __future__ import annotations
 
@@ -13,76 +11,68 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from fedpu.augmentation import Augmentation
+from fedpu.engine.states import ClientStates
+from fedpu.engine.validate import Expected
 from fedpu.errors import TrainingError
 from fedpu.labelling import Federation
-from fedpu.method import Method
+from fedpu.method import Method, has_state
 from fedpu.models import Model
 from fedpu.priors import Priors
 from fedpu.randomness import torch_seed
-from fedpu.registry import Settings
+from fedpu.registry import Choice
 from fedpu.risk import co_negatives
-
-ModelState = dict[str, Tensor]
-"""A network's parameters and buffers by name."""
+from fedpu.round import Broadcast, ClientRule, Tensors, Update, Work, overrides
 
 
-def copy_state(network: nn.Module) -> ModelState:
+def copy_state(network: nn.Module) -> Tensors:
     """Return a copy of a network's parameters and buffers, on the CPU and contiguous, as files hold them."""
     plain = torch.contiguous_format
     return {name: value.detach().cpu().clone(memory_format=plain) for name, value in network.state_dict().items()}
 
 
-@dataclass(frozen=True)
-class Work:
-    """What the server asks of one client in one round."""
-
-    client: int
-    round: int
-    lr: float
-    epochs: int = 1
-    batch_size: int | None = None
-    """None: all data at once"""
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    proximal: float = 0.0
-    """weight μ of FedProx's ½μ‖w − w_t‖²"""
-    share: float = 1.0
-    """the part of its steps that a straggler manages"""
-    priors: tuple[float, ...] | None = None
-    """the client's class priors as it knows them by now; None: those of the federation"""
-    alone: bool = False
-    """its update must come back by itself, not in a mean with others"""
-
-
-@dataclass(frozen=True, eq=False)
-class Update:
-    """What a client returns: its parameters, its number of examples n_k, and the mean of each risk term.
-
-    An engine may return several clients as one: their sum of examples, and their means weighted by it.
-    """
-
-    client: int
-    examples: int
-    model: ModelState
-    terms: dict[str, float]
-    clients: int = 1
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Everything that client updates depend on besides the global model and the work asked for."""
+    """Everything that client updates depend on besides what the server sends and asks."""
 
     federation: Federation
     method: Method
     model: Model
     seed: int
     priors: Priors = field(default_factory=Priors)
-    co_negatives: Float[Tensor, "C C"] | None = None
+    rule: ClientRule = field(default_factory=ClientRule)
+    """what the aggregation does on the client's side"""
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    negatives: Float[Tensor, "C C"] | None = None
     """the sum of negative classes, where it was formed beforehand; None: as it comes from the federation"""
+    clients: int | None = None
+    """clients in all, where the federation holds some of them alone (a real node holds one); None: all are here"""
 
-    def negative_classes(self) -> Float[Tensor, "C C"]:
-        """Return Σ_q n_q n_qᵀ, by which clients lend."""
-        return co_negatives(self.federation.positive) if self.co_negatives is None else self.co_negatives
+    @property
+    def population(self) -> int:
+        """The number of clients in all, K."""
+        return len(self.federation) if self.clients is None else self.clients
+
+    @property
+    def estimates_priors(self) -> bool:
+        """Do clients estimate their priors while they are trained?"""
+        return self.priors.source == "estimated" and self.method.needs_priors
+
+    @property
+    def stateful(self) -> bool:
+        """Is there anything that stays with a client, or that it prepares or ends an update with?"""
+        return self.estimates_priors or has_state(self.method) or self.has_rule
+
+    @property
+    def has_rule(self) -> bool:
+        """Has the aggregation a part on the client's side for which each client's own parameters are needed?"""
+        return any(overrides(self.rule, ClientRule, name) for name in ("start_client", "end_client"))
+
+    def co_negatives(self) -> Float[Tensor, "C C"]:
+        """Return the sum of negative classes by which clients lend, each counted as the method asks for."""
+        if self.negatives is not None:
+            return self.negatives
+        return co_negatives(self.federation.positive, self.federation.sizes if self.method.lends_by_size else None)
 
     def initial_model(self) -> nn.Module:
         """Return the network with the initial weights of this seed."""
@@ -98,23 +88,35 @@ def initial_model(model: Model, shape: tuple[int, ...], classes: int, seed: int)
         return model.build(shape, classes)
 
 
+def expected_of(job: Job) -> Expected:
+    """Return what a client of the job returns besides its model."""
+    return expected_from(job.initial_model(), job.rule, job.method, len(job.federation.classes))
+
+
+def expected_from(network: nn.Module, rule: ClientRule, method: Method, classes: int) -> Expected:
+    """Return what a client returns besides its model, with such a network, rule and method."""
+    parameters = {name: p.detach() for name, p in network.named_parameters() if p.requires_grad}
+    return Expected(rule.returns(parameters), method.shares(classes))
+
+
 class Clients(ABC):
     """The clients of a running engine."""
 
     @abstractmethod
-    def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
-        """Run ClientUpdate for each piece of work from the global ``model``; yield the updates in the order of
-        ``work``.
+    def update(self, sent: Broadcast, work: Sequence[Work], each: bool = True) -> Iterator[Update]:
+        """Run ClientUpdate for each piece of work; yield the updates in an order that follows from the work alone.
+
+        Unless the aggregation needs ``each`` update by itself, an engine may yield means of several clients.
         """
 
-    def kept(self) -> ModelState:
-        """Return what clients keep between rounds, for a checkpoint."""
-        return {}
+    def states(self) -> ClientStates:
+        """Return what stays with clients between rounds, for a checkpoint: those on real nodes keep it there."""
+        return ClientStates()
 
-    def restore(self, kept: ModelState) -> None:
-        """Put back what clients kept when a checkpoint was made."""
-        if kept:
-            raise TrainingError(f"The checkpoint holds what clients kept ({', '.join(kept)}); these clients keep none.")
+    def restore(self, states: ClientStates) -> None:
+        """Put back what stayed with clients when a checkpoint was made."""
+        if states:
+            raise TrainingError("The checkpoint holds states of clients; those of this engine keep their own.")
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -122,8 +124,10 @@ class Clients(ABC):
         return {}
 
 
-class Engine(Settings, ABC):
+class Engine(Choice, ABC):
     """A way to run client updates. All engines give the same updates for the same job."""
+
+    name: str = ""
 
     @abstractmethod
     def start(self, job: Job) -> AbstractContextManager[Clients]:
@@ -132,3 +136,7 @@ class Engine(Settings, ABC):
     def compute_device(self) -> torch.device:
         """Return where evaluation runs."""
         return torch.device("cpu")
+
+    def slow_because(self, job: Job) -> str | None:
+        """Say why the engine can't take its fast path with this job; nothing, where it does or has none."""
+        return None

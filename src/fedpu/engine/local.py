@@ -11,17 +11,21 @@ from typing import Literal
 import torch
 from pydantic import Field, field_validator
 
-from fedpu.engine.base import Clients, Engine, Job, ModelState, Update, Work
+from fedpu.engine.base import Clients, Engine, Job
 from fedpu.engine.client import ClientTrainer
-from fedpu.engine.estimating import Estimating, estimates
-from fedpu.engine.pool import Pool, Trainer, cores, start_pool
-from fedpu.engine.stacked import StackTrainer, can_stack, stacks
+from fedpu.engine.pool import Piece, Pool, Trainer, cores, start_pool
+from fedpu.engine.stacked.trainer import StackTrainer, not_stacked_because, stacks
+from fedpu.engine.states import ClientStates
+from fedpu.round import Broadcast, Tensors, Update, Work
+
+Cut = Callable[[Sequence[Work], bool], tuple[list[Piece], list[float]]]
+"""cuts a round's work into pieces; says what each costs"""
 
 
 class MachineEngine(Engine):
     """What both engines of one machine share: workers and a device."""
 
-    workers: int = Field(0, ge=0, description="processes that train clients, a core each; 0: one a core")
+    workers: int = Field(0, ge=0, description="processes that train clients, one core each; 0: one per core")
     device: str = Field("auto", description='"auto" (a GPU when there is one), "cpu", "cuda", "cuda:1", …')
 
     @field_validator("device")
@@ -53,30 +57,25 @@ class MachineEngine(Engine):
     def start(self, job: Job) -> Iterator[Clients]:
         """Start the workers."""
         with start_pool(self.trainer(job), self.worker_count(job)) as pool:
-            clients = self.clients(job, pool)
-            yield Estimating(clients, job, self.compute_device()) if estimates(job.priors, job.method) else clients
+            yield MachineClients(job, pool, self.cut(job))
 
     @abstractmethod
     def trainer(self, job: Job) -> Callable[[], Trainer]:
         """Return a function that makes a worker's trainer."""
 
-    @abstractmethod
-    def clients(self, job: Job, pool: Pool) -> Clients:
-        """Return the clients on running workers."""
+    def cut(self, job: Job) -> Cut:
+        """Return how work is cut into pieces: each client is one."""
+        return partial(_one_by_one, job)
 
 
 class ReferenceEngine(MachineEngine):
-    """Plain PyTorch, a client after another: what the other engines are tested against."""
+    """Plain PyTorch, one client after another: what the other engines are tested against."""
 
     name: Literal["reference"] = "reference"
 
     def trainer(self, job: Job) -> Callable[[], Trainer]:
         """Return a trainer of single clients."""
         return partial(ClientTrainer, job, self.compute_device())
-
-    def clients(self, job: Job, pool: Pool) -> Clients:
-        """Return the clients one by one."""
-        return _OneByOne(job, pool)
 
 
 class LocalEngine(MachineEngine):
@@ -88,30 +87,53 @@ class LocalEngine(MachineEngine):
         """Return a trainer of stacks, or of single clients where they can't be stacked."""
         return partial(StackTrainer, job) if self._stacks(job) else partial(ClientTrainer, job, self.compute_device())
 
-    def clients(self, job: Job, pool: Pool) -> Clients:
-        """Return the clients in stacks, or one by one."""
-        return _Stacked(job, pool) if self._stacks(job) else _OneByOne(job, pool)
+    def cut(self, job: Job) -> Cut:
+        """Return how work is cut into pieces: stacks of clients where they can be stacked."""
+        if not self._stacks(job):
+            return super().cut(job)
+        return partial(stacks, job, sum(p.numel() for p in job.initial_model().parameters()))
 
     def _stacks(self, job: Job) -> bool:
-        return self.compute_device().type == "cpu" and can_stack(job)
+        return self.compute_device().type == "cpu" and not_stacked_because(job) is None
+
+    def slow_because(self, job: Job) -> str | None:
+        """Say why clients can't be stacked."""
+        if self.compute_device().type != "cpu":
+            return None  # on a GPU PyTorch's own layers are the fast path
+        return not_stacked_because(job)
 
 
-class _OneByOne(Clients):
-    def __init__(self, job: Job, pool: Pool) -> None:
-        self._sizes = job.federation.offsets.diff()
+class MachineClients(Clients):
+    """Clients on the workers of one machine. What stays with them is kept in this process."""
+
+    def __init__(self, job: Job, pool: Pool, cut: Cut) -> None:
+        self._stateful = job.stateful
         self._pool = pool
+        self._cut = cut
+        self._states = ClientStates()
 
-    def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
-        costs = [float(self._sizes[piece.client]) * piece.epochs * piece.share for piece in work]
-        return self._pool.update(model, work, costs)
+    def update(self, sent: Broadcast, work: Sequence[Work], each: bool = True) -> Iterator[Update]:
+        """Train on the workers; keep the states that come back."""
+        pieces, costs = self._cut(work, each)
+        if self._stateful:
+            pieces = [piece._replace(states=self._states.of([one.client for one in piece.work])) for piece in pieces]
+        # A round that is not gone through to its end leaves no state behind.
+        new: dict[int, Tensors] = {}
+        for trained in self._pool.update(sent, pieces, costs):
+            new |= trained.states
+            yield trained.update
+        self._states.put(new)
+
+    def states(self) -> ClientStates:
+        """Return the states of all clients that have taken part."""
+        return self._states
+
+    def restore(self, states: ClientStates) -> None:
+        """Go on with the states of a checkpoint."""
+        self._states = states
 
 
-class _Stacked(Clients):
-    def __init__(self, job: Job, pool: Pool) -> None:
-        self._job = job
-        self._pool = pool
-        self._parameters = sum(p.numel() for p in job.initial_model().parameters())
-
-    def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
-        pieces, costs = stacks(self._job, work, self._parameters)
-        return self._pool.update(model, pieces, costs)
+def _one_by_one(job: Job, work: Sequence[Work], each: bool) -> tuple[list[Piece], list[float]]:
+    sizes = job.federation.offsets.diff()
+    costs = [float(sizes[one.client]) * one.epochs * one.share for one in work]
+    return [Piece([one], {}, each) for one in work], costs

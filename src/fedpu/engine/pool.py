@@ -1,7 +1,7 @@
 """Workers: processes of this machine that run pieces of work in parallel, with a single thread each.
 
-Results do not depend on the number of workers: pieces are cut before anybody knows who takes them, and come back in
-an order of their own.
+Results do not depend on the number of workers: how work is cut into pieces, and the order in which their results are
+added up, follow from the work alone.
 """
 
 from __future__ import annotations
@@ -20,20 +20,36 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import safetensors.torch
 import torch
 
-from fedpu.engine.base import ModelState, Update
 from fedpu.errors import TrainingError
+from fedpu.round import Broadcast, Tensors, Update, Work, prefixed
+
+
+class Piece(NamedTuple):
+    """Work for a worker: some clients, and what each of them has kept."""
+
+    work: list[Work]
+    states: dict[int, Tensors]
+    each: bool
+    """is every client's update needed by itself?"""
+
+
+class Trained(NamedTuple):
+    """What comes of a client's work, or of several clients' together: an update, and new states that stay here."""
+
+    update: Update
+    states: dict[int, Tensors]
 
 
 class Trainer(ABC):
-    """What a worker needs: something that turns the global model and a piece of work into an update."""
+    """What a worker needs: something that turns what the server sends and a piece of work into updates."""
 
     @abstractmethod
-    def update(self, model: ModelState, work: Any) -> Update:
+    def update(self, sent: Broadcast, piece: Piece) -> list[Trained]:
         """Do a piece of work."""
 
 
@@ -45,34 +61,31 @@ class Pool:
         self._executor = executor
         self._ahead = 4 * workers
 
-    def update(self, model: ModelState, work: Sequence[Any], costs: Sequence[float]) -> Iterator[Update]:
-        """Yield the updates of all work, the costliest pieces first, so that no core waits for one at the end."""
-        ordered = [work[index] for index in sorted(range(len(work)), key=lambda index: -costs[index])]
+    def update(self, sent: Broadcast, pieces: Sequence[Piece], costs: Sequence[float]) -> Iterator[Trained]:
+        """Yield what comes of all pieces, the costliest first, so that no core waits for one at the end."""
+        ordered = [pieces[index] for index in sorted(range(len(pieces)), key=lambda index: -costs[index])]
         if self._trainer is not None:
-            return (self._trainer.update(model, piece) for piece in ordered)
-        return self._on_workers(model, ordered)
+            trainer = self._trainer
+            return (trained for piece in ordered for trained in trainer.update(sent, piece))
+        return self._on_workers(sent, ordered)
 
-    def _on_workers(self, model: ModelState, work: Sequence[Any]) -> Iterator[Update]:
+    def _on_workers(self, sent: Broadcast, pieces: Sequence[Piece]) -> Iterator[Trained]:
         """Keep a few pieces ahead of what has been yielded, so that memory does not grow with their number."""
         assert self._executor is not None
-        packed = safetensors.torch.save(model)  # bytes: tensors would travel as one file descriptor each
-        waiting: deque[Future[tuple[Update, bytes]]] = deque()
+        packed, round_ = _pack_sent(sent), sent.round
+        waiting: deque[Future[list[_Packed]]] = deque()
         try:
-            for piece in work:
+            for piece in pieces:
                 if len(waiting) == self._ahead:
-                    yield _unpacked(*waiting.popleft().result())
-                waiting.append(self._executor.submit(_update, packed, piece))
+                    yield from map(_unpack_trained, waiting.popleft().result())
+                waiting.append(self._executor.submit(_update, packed, round_, *_pack_piece(piece)))
             while waiting:
-                yield _unpacked(*waiting.popleft().result())
+                yield from map(_unpack_trained, waiting.popleft().result())
         except BrokenProcessPool as error:
             raise TrainingError(
                 "A worker process was killed, most likely because memory ran out. Set engine.workers = 1, or use a "
                 "smaller model or batch."
             ) from error
-
-
-def _unpacked(update: Update, trained: bytes) -> Update:
-    return replace(update, model=safetensors.torch.load(trained))
 
 
 @contextmanager
@@ -148,7 +161,74 @@ def _exit_after_parent() -> None:
         os._exit(1)
 
 
-def _update(packed: bytes, work: Any) -> tuple[Update, bytes]:
+def _update(packed: bytes, round_: int, piece: Piece, tensors: bytes) -> list[_Packed]:
     assert _trainer is not None
-    update = _trainer.update(safetensors.torch.load(packed), work)
-    return replace(update, model={}), safetensors.torch.save(update.model)
+    done = _trainer.update(_unpack_sent(packed, round_), _unpack_piece(piece, tensors))
+    return [_pack_trained(trained) for trained in done]
+
+
+# Between processes tensors travel as bytes: as tensors they would take one file descriptor each.
+
+
+class _Packed(NamedTuple):
+    update: Update
+    """without its tensors"""
+    tensors: bytes
+    clients: list[int]
+    """those that have a state, which may be empty"""
+    states: bytes
+
+
+def _pack_sent(sent: Broadcast) -> bytes:
+    return _pack({"model": sent.model, "extras": sent.extras, "shared": sent.shared})
+
+
+def _unpack_sent(packed: bytes, round_: int) -> Broadcast:
+    parts = _unpack(packed)
+    return Broadcast(parts.get("model", {}), parts.get("extras", {}), parts.get("shared", {}), round_)
+
+
+def _pack_piece(piece: Piece) -> tuple[Piece, bytes]:
+    groups = {f"state {k}": state for k, state in piece.states.items()}
+    groups |= {f"extras {work.client}": work.extras for work in piece.work}
+    bare = [replace(work, extras={}) if work.extras else work for work in piece.work]
+    return Piece(bare, {k: {} for k in piece.states}, piece.each), _pack(groups)
+
+
+def _unpack_piece(piece: Piece, packed: bytes) -> Piece:
+    groups = _unpack(packed)
+    return Piece(
+        [replace(work, extras=groups.get(f"extras {work.client}", {})) for work in piece.work],
+        {k: groups.get(f"state {k}", {}) for k in piece.states},
+        piece.each,
+    )
+
+
+def _pack_trained(trained: Trained) -> _Packed:
+    update = trained.update
+    tensors = _pack({"model": update.model, "extras": update.extras, "shared": update.shared})
+    states = _pack({str(k): state for k, state in trained.states.items()})
+    return _Packed(replace(update, model={}, extras={}, shared={}), tensors, list(trained.states), states)
+
+
+def _unpack_trained(packed: _Packed) -> Trained:
+    parts = _unpack(packed.tensors)
+    model, extras, shared = (parts.get(name, {}) for name in ("model", "extras", "shared"))
+    full = replace(packed.update, model=model, extras=extras, shared=shared)
+    states = _unpack(packed.states)
+    return Trained(full, {k: states.get(str(k), {}) for k in packed.clients})
+
+
+def _pack(groups: dict[str, Tensors]) -> bytes:
+    # Two names for one tensor are two tensors in the file, which safetensors asks us to say.
+    own = {name: value.clone() for name, value in prefixed(groups).items()}
+    return safetensors.torch.save(own)
+
+
+def _unpack(packed: bytes) -> dict[str, Tensors]:
+    """Return tensors in groups by the first part of their names."""
+    groups: dict[str, Tensors] = {}
+    for name, value in safetensors.torch.load(packed).items():
+        group, _, rest = name.partition(".")
+        groups.setdefault(group, {})[rest] = value
+    return groups

@@ -1,16 +1,20 @@
 """labelling: who labels what."""
 
-from fedpu.labelling.federation import UNLABELLED, Client, Evaluation, Facts, Federation, Scenario
+from fedpu.labelling.federation import UNLABELLED, ClassSummary, Client, Federation, HiddenTruth, Scenario, TestSet
+from fedpu.labelling.held_out import draw_held_out, split
 from fedpu.labelling.labelling import Labelling, label, label_everything
 
 __all__ = [
     "UNLABELLED",
+    "ClassSummary",
     "Client",
-    "Evaluation",
-    "Facts",
     "Federation",
+    "HiddenTruth",
     "Labelling",
     "Scenario",
+    "TestSet",
+    "draw_held_out",
     "label",
     "label_everything",
+    "split",
 ]

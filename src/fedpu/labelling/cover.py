@@ -62,11 +62,11 @@ def _refuse_uncovered(chosen: Mask, holds: Mask) -> None:
     uncovered = np.flatnonzero(~chosen.any(axis=0))
     if len(uncovered):
         holders = np.flatnonzero(holds[:, uncovered[0]])
-        told = ", ".join(map(str, holders[:10])) or "nobody"
+        names = ", ".join(map(str, holders[:10])) or "nobody"
         raise LabellingError(
             f"No choice of positive classes covers all classes: class {', '.join(map(str, uncovered))} would be "
             f"labelled "
-            f"by nobody (class {uncovered[0]} is held by client {told}). Raise labelling.positive or change the "
+            f"by nobody (class {uncovered[0]} is held by client {names}). Raise labelling.positive or change the "
             f"partition."
         )
 

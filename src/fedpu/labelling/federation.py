@@ -1,7 +1,7 @@
 """What training may see, and what only evaluation may see: two objects that never meet.
 
 A :class:`Federation` holds everything that clients know. The true labels of their unlabelled examples are not in it,
-nor in anything that it refers to: they live in an :class:`Evaluation`, which no method is handed.
+nor in anything that it refers to: they live in a :class:`HiddenTruth`, which no method is handed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Bool, Float, Int64, Num
 from torch import Tensor
 
-from fedpu.data import Normalisation
+from fedpu.data import Dataset, Normalisation
 
 UNLABELLED = -1
 
 Scenario = Literal["censored", "case-control"]
 
 
-class Facts(NamedTuple):
+class ClassSummary(NamedTuple):
     """What a risk is made from besides the examples themselves, of one client or, with a leading dimension, of K."""
 
     positive: Bool[Tensor, "*K C"]
@@ -50,10 +50,10 @@ class Client:
         return self.normalisation(self.inputs[self.rows[positions]]), self.labels[positions]
 
     @property
-    def facts(self) -> Facts:
+    def summary(self) -> ClassSummary:
         """What its risk is made from."""
         labelled = torch.bincount(self.labels[self.labels >= 0], minlength=len(self.positive))
-        return Facts(self.positive, self.priors, labelled, (self.labels < 0).sum(), self.scenario)
+        return ClassSummary(self.positive, self.priors, labelled, (self.labels < 0).sum(), self.scenario)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +98,12 @@ class Federation:
             normalisation=self.normalisation,
         )
 
-    def facts(self, clients: Int64[Tensor, " K"]) -> Facts:
+    def summary(self, clients: Int64[Tensor, " K"]) -> ClassSummary:
         """Return what the risks of several clients are made from."""
         labelled = self.labelled_counts[clients]
         entries = (self.offsets[1:] - self.offsets[:-1])[clients]
         priors = None if self.priors is None else self.priors[clients]
-        return Facts(self.positive[clients], priors, labelled, entries - labelled.sum(dim=1), self.scenario)
+        return ClassSummary(self.positive[clients], priors, labelled, entries - labelled.sum(dim=1), self.scenario)
 
     @cached_property
     def labelled_counts(self) -> Int64[Tensor, "K C"]:
@@ -124,13 +124,26 @@ class Federation:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What only evaluation may see: the test set, where each of the federation's examples stands in the data set, and
-    the true classes of the federation's rows (``−1``: nobody knows).
-    """
+class TestSet:
+    """What a model is measured on."""
+
+    __test__ = False  # pytest takes classes of this name for its own
 
     inputs: Num[Tensor, "n_test *shape"]
     labels: Int64[Tensor, " n_test"]
-    hidden: Int64[Tensor, " r"]
-    examples: Int64[Tensor, " n"]
     normalisation: Normalisation
+
+    @classmethod
+    def of(cls, data: Dataset) -> TestSet:
+        """Return the test set of a data set."""
+        return cls(data.test_inputs, data.test_labels, data.normalisation)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenTruth:
+    """What nobody in training may see: the true classes of the federation's rows (``−1``: nobody knows), and where
+    each of its examples stands in the data set.
+    """
+
+    labels: Int64[Tensor, " r"]
+    examples: Int64[Tensor, " n"]

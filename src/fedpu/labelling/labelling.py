@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedpu.data import Dataset
 from fedpu.errors import LabellingError
 from fedpu.labelling.cover import Counts, Mask, assign_positive, check_explicit
-from fedpu.labelling.federation import UNLABELLED, Evaluation, Federation, Scenario
+from fedpu.labelling.federation import UNLABELLED, Federation, HiddenTruth, Scenario
 from fedpu.partition import Partition
 from fedpu.randomness import numpy_generator
 from fedpu.registry import Settings
@@ -21,21 +21,29 @@ Count = Annotated[int, Field(ge=0, le=10**6)]
 Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 
+FRACTION = 0.5
+"""of a positive class, unless something else is asked for"""
+
+
 class Labelling(Settings):
     """Which classes are a client's positive classes, and how many of their examples it has labelled."""
 
     positive: Literal["as-given"] | Count | list[Count] | list[list[Count]] = Field(
         1,
         union_mode="left_to_right",
-        description="positive classes of a client: a number, a list with one number a client, explicit sets "
+        description="positive classes of a client: a number, a list with one number per client, explicit sets "
         '[[0, 1], [2], …], or "as-given" (the data hold −1 where nobody labelled)',
     )
     overlap: bool = Field(False, description="may a class be positive for several clients?")
     fraction: float = Field(
-        0.5, gt=0, le=1, description='share of each positive class that is labelled; "1/3" works too'
+        FRACTION, gt=0, le=1, description='share of each positive class that is labelled; "1/3" works too'
     )
     per_class: int | None = Field(
-        None, ge=1, le=10**9, description="labelled examples of each positive class of a client; overrides fraction"
+        None,
+        ge=1,
+        le=10**9,
+        description="labelled examples of each positive class of a client, drawn at random, in place of a fraction; an "
+        "error where a client has fewer",
     )
     scenario: Scenario = Field(
         "censored",
@@ -53,8 +61,18 @@ class Labelling(Settings):
                 raise ValueError("must be a number or a fraction such as '1/3'") from error
         return value
 
+    @model_validator(mode="after")
+    def _share_or_number(self) -> Labelling:
+        # A file with all keys has the default fraction in it, which nobody has asked for.
+        if self.per_class is not None and self.fraction != FRACTION:
+            raise ValueError(
+                f"fraction = {self.fraction:g} and per_class = {self.per_class} exclude each other. Remove one of them "
+                f"(a fraction of {FRACTION:g}, the default, counts as removed)"
+            )
+        return self
 
-def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) -> tuple[Federation, Evaluation]:
+
+def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) -> tuple[Federation, HiddenTruth]:
     """Hide the labels that no client would have given; return what training may see and what evaluation may see."""
     partition.check(len(data.labels))
     partition = partition.shuffled(seed)
@@ -76,14 +94,14 @@ def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) 
     return _federation(data, partition, owner, truth, labels, positive, labelling.scenario)
 
 
-def label_everything(data: Dataset, partition: Partition, seed: int) -> tuple[Federation, Evaluation]:
+def label_everything(data: Dataset, partition: Partition, seed: int) -> tuple[Federation, HiddenTruth]:
     """Return the federation of Baseline-2: every class that a client holds is positive, and all of it is labelled."""
     partition.check(len(data.labels))
     partition = partition.shuffled(seed)
     truth = data.labels.numpy()[partition.rows]
     if (truth < 0).any():
         raise LabellingError(
-            f"The supervised method needs the label of every example, but '{data.name}' holds unlabelled ones (−1)."
+            f"A method that is trained on every label needs them all, but '{data.name}' holds unlabelled ones (−1)."
         )
     owner = np.repeat(np.arange(len(partition)), np.diff(partition.offsets))
     positive = _class_counts(owner, truth, len(partition), len(data.classes)) > 0
@@ -125,8 +143,7 @@ def _hide(
     truth: Labels, owner: Labels, held: Counts, positive: Mask, labelling: Labelling, rng: np.random.Generator
 ) -> Labels:
     """Keep a random choice of the labels of each client's positive classes, at least one of each; hide all others."""
-    quota = np.rint(held * labelling.fraction) if labelling.per_class is None else np.minimum(held, labelling.per_class)
-    quota = np.where(positive, np.maximum(quota, 1), 0).astype(np.int64)
+    quota = np.where(positive, _wanted(held, positive, labelling), 0)
     # Rank every example at random within its client and class; the first `quota` of each group keep their label.
     group = owner * held.shape[1] + truth
     order = np.lexsort((rng.random(len(truth)), group))
@@ -134,6 +151,20 @@ def _hide(
     rank = np.empty(len(truth), dtype=np.int64)
     rank[order] = np.arange(len(truth)) - first[group[order]]
     return np.where(rank < quota.reshape(-1)[group], truth, UNLABELLED)
+
+
+def _wanted(held: Counts, positive: Mask, labelling: Labelling) -> Counts:
+    """Return how many examples of each class a client would label, were the class positive."""
+    if labelling.per_class is None:
+        share: Counts = np.maximum(np.rint(held * labelling.fraction), 1).astype(np.int64)
+        return share
+    for client, cls in np.argwhere(positive & (held < labelling.per_class))[:1]:
+        raise LabellingError(
+            f"labelling.per_class = {labelling.per_class} asks for as many labelled examples of class {cls} on client "
+            f"{client}, which holds {held[client, cls]}. Lower it, use fewer clients, or partition the data so that "
+            "every client holds enough of its positive classes."
+        )
+    return np.full_like(held, labelling.per_class)
 
 
 def _federation(
@@ -144,7 +175,7 @@ def _federation(
     labels: Labels,
     positive: Mask,
     scenario: Scenario,
-) -> tuple[Federation, Evaluation]:
+) -> tuple[Federation, HiddenTruth]:
     rows, sizes = np.arange(len(partition.rows)), np.diff(partition.offsets)
     known = not (truth < 0).any()
     priors = _class_counts(owner, truth, len(partition), len(data.classes)) / sizes[:, None] if known else None
@@ -169,14 +200,7 @@ def _federation(
         classes=data.classes,
         normalisation=data.normalisation,
     )
-    evaluation = Evaluation(
-        inputs=data.test_inputs,
-        labels=data.test_labels,
-        hidden=torch.from_numpy(truth),
-        examples=torch.from_numpy(partition.rows),
-        normalisation=data.normalisation,
-    )
-    return federation, evaluation
+    return federation, HiddenTruth(torch.from_numpy(truth), torch.from_numpy(partition.rows))
 
 
 def _refuse_unlabelled_class(positive: Mask) -> None:

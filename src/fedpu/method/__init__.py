@@ -1,9 +1,20 @@
 """method: what a client minimises."""
 
-from fedpu.method.base import Forward, Method
+from fedpu.method.aligned import Aligned
+from fedpu.method.base import Batch, ClientRound, Forward, Method, Outputs, Preparation, has_state
+from fedpu.method.batches import (
+    cut_short,
+    mixed_batches,
+    proportioned_batches,
+    repeated_batches,
+    shuffled_batches,
+)
 from fedpu.method.conventional import ConventionalPU
 from fedpu.method.cross_entropy import PositiveOnly, Supervised
 from fedpu.method.fedpu import FedPU
+from fedpu.method.fixmatch import FixMatch
+from fedpu.method.labelled_only import LabelledOnly
+from fedpu.method.uda import UDA
 from fedpu.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry(
@@ -11,9 +22,47 @@ METHODS: Registry[type[Method]] = Registry(
     {
         "fedpu": FedPU,
         "positive-only": PositiveOnly,
+        "labelled-only": LabelledOnly,
         "supervised": Supervised,
         "conventional-pu": ConventionalPU,
+        "aligned": Aligned,
+        "fixmatch": FixMatch,
+        "uda": UDA,
     },
+    group="fedpu.methods",
+    base=Method,
 )
 
-__all__ = ["METHODS", "ConventionalPU", "FedPU", "Forward", "Method", "PositiveOnly", "Supervised"]
+LOWER_ENDS = tuple(name for name, method in METHODS.items() if method.end_of_gap == "lower")
+"""the methods that the supervision gap is measured from, the paper's first: from the best of those that are compared"""
+UPPER = next(name for name, method in METHODS.items() if method.end_of_gap == "upper")
+"""the method that it is measured to"""
+USUAL = ("aligned", "fedpu", LOWER_ENDS[0], UPPER)
+"""what is compared where nothing else is asked for"""
+
+__all__ = [
+    "LOWER_ENDS",
+    "METHODS",
+    "UDA",
+    "UPPER",
+    "USUAL",
+    "Aligned",
+    "Batch",
+    "ClientRound",
+    "ConventionalPU",
+    "FedPU",
+    "FixMatch",
+    "Forward",
+    "LabelledOnly",
+    "Method",
+    "Outputs",
+    "PositiveOnly",
+    "Preparation",
+    "Supervised",
+    "cut_short",
+    "has_state",
+    "mixed_batches",
+    "proportioned_batches",
+    "repeated_batches",
+    "shuffled_batches",
+]

@@ -1,21 +1,30 @@
-"""The contract of a method: what a client minimises."""
+"""The contract of a method: what a client minimises, on which batches and views, and what it keeps between rounds.
+
+A plain loss is a class with :meth:`Method.objective`; everything else has a default.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int64
 from pydantic import Field
 from torch import Tensor
 
-from fedpu.labelling import Facts
-from fedpu.registry import Settings
-from fedpu.risk import LinearForm, LinearRisk, Task, Terms
+from fedpu.labelling import ClassSummary, Client
+from fedpu.method.batches import shuffled_batches
+from fedpu.registry import Choice
+from fedpu.risk import LinearForm, LinearRisk, RiskConstants, Terms, client_constants, plain_constants
+from fedpu.round import Tensors, Work
 
 Forward = Callable[[Tensor], Tensor]
 """A network with its current parameters: inputs to logits."""
+Outputs = Callable[[], Float[Tensor, "r C"]]
+"""Gives the logits of a model on all of a client's entries, without gradient, computed when first asked for."""
 
 
 EXPECTATION: Any = Field(
@@ -25,37 +34,178 @@ EXPECTATION: Any = Field(
 )
 
 
-class Method(Settings, ABC):
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One step's examples."""
+
+    labels: Int64[Tensor, " n"]
+    """−1 for unlabelled"""
+    views: dict[str, Float[Tensor, "n *shape"]]
+    """the inputs as :attr:`Method.views` asks for them"""
+    examples: Tensors = field(default_factory=dict)
+    """what :meth:`Method.prepare` has found for these examples, such as targets"""
+    state: Tensors = field(default_factory=dict)
+    """the client's state after :meth:`Method.prepare`"""
+    round: int = 0
+
+    @property
+    def inputs(self) -> Float[Tensor, "n *shape"]:
+        """The first of the views; the only one, for most methods."""
+        return next(iter(self.views.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class ClientRound:
+    """What a client knows when a round reaches it, before its first step."""
+
+    client: Client
+    """its data, hidden labels gone"""
+    constants: RiskConstants
+    round: int
+    state: Tensors
+    """what the method left with the client the last time; what :meth:`Method.start` gave, at first"""
+    outputs: Outputs
+    """of the model that the client starts from, on its own data as they are (a teacher)"""
+    generator: Callable[[str], torch.Generator]
+    """randomness for a purpose, of (seed, round, client)"""
+    shared: Tensors = field(default_factory=dict)
+    """the mean of what clients returned as ``shared`` in the round before; :meth:`Method.shares`, at first"""
+    extras: Tensors = field(default_factory=dict)
+    """what the server sent to this client alone"""
+    estimated: bool = False
+    """Are its priors estimates or a guess of its own, rather than known?"""
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """What a method has made ready for an update, or has left after it."""
+
+    examples: Tensors = field(default_factory=dict)
+    """a row for each of the client's entries; a batch gets those of its examples"""
+    state: Tensors | None = None
+    """the client's new state, which stays with it; None: as it was"""
+    shared: Tensors = field(default_factory=dict)
+    """what goes to the server to be averaged with everybody's, under the names of :meth:`Method.shares`"""
+
+
+class Method(Choice, ABC):
     """What a client minimises. It sees a client's data with hidden labels gone, and nothing of any other client."""
 
+    name: str = ""
     fully_labelled: ClassVar[bool] = False
     """Is it trained on a federation in which everything is labelled?"""
     uses_unlabelled: ClassVar[bool] = True
-    """Does it draw its batches from all data, or only from the labelled examples?"""
-    needs_only_logits: ClassVar[bool] = True
-    """Does its objective call ``forward`` once, on the batch as it is? Then an engine may compute the logits
-    beforehand.
+    """Does it learn from all data, or only from the labelled examples?"""
+    uses_priors: ClassVar[bool] = True
+    """Does what it learns from unlabelled data depend on class priors?"""
+    views: ClassVar[tuple[str, ...]] = ("weak",)
+    """The views of a batch that it calls ``forward`` on: "clean" (the inputs as they are), "weak" or "strong" (as
+    ``[augmentation]`` says; the inputs as they are where it says nothing).
     """
+    trained_on: ClassVar[str] = "labelled and unlabelled data"
+    """what tables say of it"""
+    end_of_gap: ClassVar[Literal["lower", "upper"] | None] = None
+    """Is it one of the methods between which the supervision gap lies? Of several lower ones the best counts."""
+    risk: ClassVar[str | None] = None
+    """the paper's equation that it minimises, where it is one that bounds are known of"""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """An objective that is written anew has not the fast form of the one that it replaces."""
+        super().__init_subclass__(**options)
+        for fast in ("linear_form", "stacked"):
+            if "objective" in vars(cls) and fast not in vars(cls):
+                setattr(cls, fast, getattr(Method, fast))
+
+    @property
+    def needs_priors(self) -> bool:
+        """Must a client know or estimate its class priors?"""
+        return self.uses_unlabelled and self.uses_priors
 
     @property
     def lends(self) -> bool:
         """Does it use the sum of negative classes over all clients?"""
         return False
 
-    @abstractmethod
-    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
-        """Return the constants of a client's risk, or of several clients' at once."""
+    @property
+    def lends_by_size(self) -> bool:
+        """Does each client count with its number of examples in that sum? If not, all count alike."""
+        return False
+
+    def constants(self, summary: ClassSummary, co_negatives: Float[Tensor, "C C"], clients: int) -> RiskConstants:
+        """Return the constants of a client's risk, or of several clients' at once.
+
+        By default its positive classes and, for a method that needs them, its priors.
+        """
+        if self.needs_priors:
+            return client_constants(summary, co_negatives, clients, "off", "batch")
+        return plain_constants(summary.positive, torch.zeros(summary.positive.shape))
 
     @abstractmethod
-    def objective(
-        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
-    ) -> Terms:
-        """Return the terms of the loss of one batch; ``total`` is minimised, all are recorded."""
+    def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
+        """Return the terms of the loss of one batch; ``total``, the sum of the others, is minimised, all are recorded.
+
+        An engine has the network's outputs ready for the views of the batch. What is picked from them costs nothing:
+        ``forward(batch.inputs)[batch.labels >= 0]``. Any other input, such as ``batch.inputs[batch.labels >= 0]`` or
+        a mixture of two examples, is allowed and trains the clients one after another, which is slower.
+        """
+
+    def start(self, client: Client) -> Tensors:
+        """Return the state of a client that takes part for the first time: tensors by name, of any shape."""
+        return {}
+
+    def shares(self, classes: int) -> Tensors:
+        """Return what clients share besides the model, as it is before the first round.
+
+        What :meth:`finish` returns under these names is averaged by the clients' numbers of examples.
+        """
+        return {}
+
+    def batches(
+        self, labels: Int64[Tensor, " r"], work: Work, generator: Callable[[int], torch.Generator]
+    ) -> list[Int64[Tensor, " _"]]:
+        """Return the positions of every batch of an update; ``generator(epoch)`` is an epoch's randomness.
+
+        :func:`~fedpu.method.shuffled_batches` and :func:`~fedpu.method.mixed_batches` draw them in the usual ways.
+        """
+        usable = torch.arange(len(labels)) if self.uses_unlabelled else (labels >= 0).nonzero()[:, 0]
+        return shuffled_batches(usable, work, generator)
+
+    def prepare(self, now: ClientRound) -> Preparation:
+        """Return what an update needs besides its batches: once, before the first step."""
+        return Preparation()
+
+    def finish(self, now: ClientRound, before: Preparation, outputs: Outputs) -> Preparation:
+        """Return the client's new state and what it shares; ``outputs`` are those of the model that it has trained.
+
+        ``before`` is what :meth:`prepare` returned, its state filled in.
+        """
+        return before
+
+    def stacked(
+        self,
+        logits: Float[Tensor, "*K n C"],
+        labels: Int64[Tensor, "*K n"],
+        examples: Tensors,
+        constants: RiskConstants,
+    ) -> Terms | None:
+        """Return what :meth:`objective` does for the batches of K clients at once, one number per client and term.
+
+        For an engine's fast path, with a method that has one view and whose objective needs the logits alone. Rows
+        that only fill a shorter batch up have a label below −1 and must count for nothing.
+        """
+        return None
 
     def linear_form(self) -> LinearForm | None:
         """Return the form of the objective where it is linear in the two log surrogates, for an engine's fast path."""
         return None
 
-    def table(self, task: Task) -> LinearRisk | None:
+    def table(self, constants: RiskConstants) -> LinearRisk | None:
         """Return the weights that go with the form, where it has blocks."""
         return None
+
+
+def has_state(method: Method) -> bool:
+    """Does a client keep or share anything for the method, or does it prepare its updates?"""
+    return any(
+        getattr(type(method), name) is not getattr(Method, name) for name in ("start", "shares", "prepare", "finish")
+    )

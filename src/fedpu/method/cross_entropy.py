@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int64
-from torch import Tensor
 
-from fedpu.labelling import Facts
-from fedpu.method.base import Forward, Method
-from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, Task, Terms, plain_task
+from fedpu.method.base import Batch, Forward, Method
+from fedpu.risk import CROSS_ENTROPY_FORM, LinearForm, RiskConstants, Terms
 
 
 class CrossEntropy(Method):
@@ -19,15 +15,9 @@ class CrossEntropy(Method):
 
     uses_unlabelled: ClassVar[bool] = False
 
-    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
-        """Return constants without priors: cross-entropy needs none, and a client may not know them."""
-        return plain_task(facts.positive, torch.zeros(facts.positive.shape))
-
-    def objective(
-        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
-    ) -> Terms:
+    def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
         """Return the cross-entropy as its only term."""
-        loss = F.cross_entropy(forward(inputs), labels)
+        loss = F.cross_entropy(forward(batch.inputs), batch.labels)
         return {"positive": loss, "total": loss}
 
     def linear_form(self) -> LinearForm:
@@ -39,6 +29,8 @@ class PositiveOnly(CrossEntropy):
     """Baseline-1: cross-entropy on the labelled examples; the unlabelled ones are thrown away."""
 
     name: Literal["positive-only"] = "positive-only"
+    trained_on: ClassVar[str] = "labelled data alone (Baseline-1)"
+    end_of_gap: ClassVar[Literal["lower", "upper"] | None] = "lower"
 
 
 class Supervised(CrossEntropy):
@@ -46,3 +38,5 @@ class Supervised(CrossEntropy):
 
     name: Literal["supervised"] = "supervised"
     fully_labelled: ClassVar[bool] = True
+    trained_on: ClassVar[str] = "every label known (Baseline-2)"
+    end_of_gap: ClassVar[Literal["lower", "upper"] | None] = "upper"

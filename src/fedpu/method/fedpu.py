@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fedpu.labelling import Facts
-from fedpu.method.base import EXPECTATION, Forward, Method
+from fedpu.labelling import ClassSummary
+from fedpu.method.base import EXPECTATION, Batch, Forward, Method
 from fedpu.registry import Registry
 from fedpu.risk import (
     SURROGATES,
@@ -18,9 +18,9 @@ from fedpu.risk import (
     Lent,
     LinearForm,
     LinearRisk,
-    Task,
+    RiskConstants,
     Terms,
-    client_task,
+    client_constants,
     fedpu_form,
     fedpu_risk,
     fedpu_table,
@@ -35,17 +35,19 @@ class FedPU(Method):
     """Minimise ``equ:fedpurisk`` on labelled and unlabelled data."""
 
     name: Literal["fedpu"] = "fedpu"
+    risk: ClassVar[str | None] = "equ:fedpurisk"
     surrogate: str = Field(
         "log",
         description="log | absolute (exact, learns slowly) | sigmoid | released-code | released-code-older (the "
-        "authors' code)",
+        "authors' code), or your own as module:function",
     )
     clamp: Clamp = Field(
         "reverse", description="keep the estimated risk of hidden negatives above its bound: reverse | max | off"
     )
     lent: Lent = Field(
         "printed",
-        description="the term lent by other clients: printed (the paper's) | shared (exact under overlap) | off",
+        description="the term lent by other clients: printed (the paper's) | shared (exact under overlap and for "
+        "clients of any size) | off",
     )
     expectation: Expectation = EXPECTATION
     cross_entropy: float = Field(
@@ -55,9 +57,12 @@ class FedPU(Method):
     @field_validator("surrogate")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in SURROGATES and value not in RELEASED:
-            allowed = [*SURROGATES, *RELEASED]
-            raise ValueError(f"must be one of {', '.join(repr(name) for name in allowed)}")
+        if value in RELEASED:
+            return value
+        if value not in SURROGATES:
+            allowed = ", ".join(repr(name) for name in (*SURROGATES, *RELEASED))
+            raise ValueError(f"must be one of {allowed}, or your own as {SURROGATES.own}")
+        SURROGATES[value]  # what can't be imported is reported here, and not by every client for itself
         return value
 
     @property
@@ -65,25 +70,33 @@ class FedPU(Method):
         """Whether there is a lent term."""
         return self.lent != "off" and self.surrogate not in RELEASED
 
-    def task(self, facts: Facts, co_negatives: Float[Tensor, "C C"], clients: int) -> Task:
-        """Return the constants of the client's risk, with what it lends to the others."""
-        return client_task(facts, co_negatives, clients, self.lent, self.expectation)
+    @property
+    def lends_by_size(self) -> bool:
+        """The shared term is exact for the mean that the server forms; the printed one counts clients."""
+        return self.lends and self.lent == "shared"
 
-    def objective(
-        self, forward: Forward, inputs: Float[Tensor, "n *shape"], labels: Int64[Tensor, " n"], task: Task
-    ) -> Terms:
+    def constants(self, summary: ClassSummary, co_negatives: Float[Tensor, "C C"], clients: int) -> RiskConstants:
+        """Return the constants of the client's risk, with what it lends to the others."""
+        return client_constants(summary, co_negatives, clients, self.lent, self.expectation)
+
+    def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
         """Return the terms of ``equ:fedpurisk`` in its trainable form, or of the released code's loss."""
-        logits = forward(inputs)
+        logits = forward(batch.inputs)
         if self.surrogate in RELEASED:
-            return RELEASED[self.surrogate](logits, labels, task)
+            return RELEASED[self.surrogate](logits, batch.labels, constants)
         return fedpu_risk(
-            logits, labels, task, surrogate=self.surrogate, clamp=self.clamp, cross_entropy=self.cross_entropy
+            logits,
+            batch.labels,
+            constants,
+            surrogate=self.surrogate,
+            clamp=self.clamp,
+            cross_entropy=self.cross_entropy,
         )
 
     def linear_form(self) -> LinearForm | None:
         """Return the form of the log surrogate; the others are differentiated automatically."""
         return fedpu_form(self.clamp, self.expectation, self.cross_entropy) if self.surrogate == "log" else None
 
-    def table(self, task: Task) -> LinearRisk:
+    def table(self, constants: RiskConstants) -> LinearRisk:
         """Return the weights of ``equ:fedpurisk``."""
-        return fedpu_table(task)
+        return fedpu_table(constants)

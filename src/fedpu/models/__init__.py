@@ -1,4 +1,4 @@
-"""models: the networks, by name or as the user's own ``module:function``."""
+"""models: the networks, by name or as the user's own ``module:Class`` or ``module:function``."""
 
 from fedpu.models.base import Model
 from fedpu.models.cnn import ColourCNN, PaperCNN
@@ -8,7 +8,11 @@ from fedpu.models.resnet9 import ResNet9
 from fedpu.registry import Registry
 
 MODELS: Registry[type[Model]] = Registry(
-    "model", {"paper-cnn": PaperCNN, "mlp": MLP, "colour-cnn": ColourCNN, "resnet9": ResNet9}
+    "model",
+    {"paper-cnn": PaperCNN, "mlp": MLP, "colour-cnn": ColourCNN, "resnet9": ResNet9},
+    group="fedpu.models",
+    base=Model,
+    function=OwnModel,
 )
 
 __all__ = ["MLP", "MODELS", "ColourCNN", "Model", "OwnModel", "PaperCNN", "ResNet9"]

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from fedpu.models.augmentation import DESCRIPTION, augmenting
 from fedpu.models.base import Model, image_shape
 
 
@@ -44,7 +43,6 @@ class ColourCNN(Model):
 
     name: Literal["colour-cnn"] = "colour-cnn"
     channels: int = Field(32, ge=8, multiple_of=8, description="channels of the first layer, a multiple of 8")
-    augment: bool = Field(False, description=DESCRIPTION)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the network: about 0.14 million parameters with 32 channels."""
@@ -59,7 +57,6 @@ class ColourCNN(Model):
             ]
 
         return nn.Sequential(
-            *augmenting(self.augment),
             *block(colours, width, 2),
             *block(width, 2 * width, 1),
             nn.MaxPool2d(2),

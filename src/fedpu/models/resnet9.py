@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedpu.models.augmentation import DESCRIPTION, augmenting
 from fedpu.models.base import Model, image_shape
 
 
@@ -20,14 +19,12 @@ class ResNet9(Model):
         description="for resnet9: batch keeps running statistics, which the server averages like parameters",
     )
     width: int = Field(64, ge=8, le=4096, multiple_of=8, description="for resnet9: channels of the first layer")
-    augment: bool = Field(False, description=DESCRIPTION)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the network."""
         channels, _, _ = image_shape(self.name, shape, smallest=16)
         w = self.width
         return nn.Sequential(
-            *augmenting(self.augment),
             self._conv(channels, w),
             self._conv(w, 2 * w, pool=True),
             _Residual(self._conv(2 * w, 2 * w), self._conv(2 * w, 2 * w)),

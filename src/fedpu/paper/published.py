@@ -1,4 +1,4 @@
-"""The tables of the paper: settings and published numbers from ``tables/*.toml``, a file a table.
+"""The tables of the paper: settings and published numbers from ``tables/*.toml``, one file per table.
 
 A file has the settings that all rows share, and rows with settings of their own and the published accuracies by column.
 ``scales`` are changes for smaller machines. A cell, that is a row and a column, is a configuration with a name:
@@ -35,18 +35,16 @@ class Column:
     settings: Settings = field(default_factory=dict)
     available: bool = True
     """False: a method that fedpu does not have, so that only the published number can be shown"""
+    ours: bool = False
+    """is it the paper's own method, which pages set in bold?"""
+    fully_labelled: bool = False
+    """is every example labelled, so that the rows' labelling makes no difference?"""
+    beside: str | None = None
+    """the paper does not have it: it is run and shown in every row with a published number of this column"""
 
-
-COLUMNS = {
-    column.key: column
-    for column in (
-        Column("positive-only", "Baseline-1", {"method": {"name": "positive-only"}}),
-        Column("fedpu", "FedPU", {"method": {"name": "fedpu"}}),
-        Column("supervised", "Baseline-2", {"method": {"name": "supervised"}}),
-        Column("conventional-pu", "Baseline-3", {"method": {"name": "conventional-pu"}}),
-    )
-}
-"""the columns that any table may have; a table's file can add others"""
+    def stands_in(self, row: Row) -> bool:
+        """Has the row a cell of this column?"""
+        return self.key in row.published or self.beside in row.published
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """A row and a column: one published number and one configuration."""
+    """A row and a column: one configuration, and one published number unless the paper does not have the column."""
 
     table: Table
     row: Row
     column: Column
 
     @property
-    def published(self) -> float:
-        """The paper's accuracy, in per cent."""
-        return self.row.published[self.column.key]
+    def published(self) -> float | None:
+        """The paper's accuracy, in per cent; None where it printed none."""
+        return self.row.published.get(self.column.key)
 
     def preset(self, scale: Scale) -> str:
         """Return the name under which ``fedpu run --preset`` knows it; the paper's where the scale changes nothing."""
@@ -82,11 +80,9 @@ class Cell:
         values = merged(self.table.settings, self.row.settings)
         values = merged(values, self.table.scales.get(scale, {}))
         values = merged(values, self.column.settings)
-        if self.column.key == "supervised":
-            # Everything is labelled: rows that differ in labelling alone are one run. With FedSGD the clients' mean
-            # gradient is that of all data, however they are split: there, rows that differ in the split are one, too.
+        if self.column.fully_labelled:  # rows that differ in labelling alone are one run
             values.pop("labelling", None)
-            if values.get("aggregation", {}).get("name") == "fedsgd":
+            if self.table.one_gradient:
                 values.pop("partition", None)
         return values
 
@@ -103,12 +99,16 @@ class Table:
     scales: Mapping[str, Settings]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    one_gradient: bool = False
+    """is a round one step along the mean gradient of all data? Where every label is known, the split then makes no
+    difference
+    """
 
     def cells(self) -> Iterator[Cell]:
-        """Iterate over the cells that have a published number, row by row."""
+        """Iterate over the cells, row by row."""
         for row in self.rows:
             for column in self.columns:
-                if column.key in row.published:
+                if column.stands_in(row):
                     yield Cell(self, row, column)
 
     def offers(self, scale: Scale) -> bool:
@@ -138,9 +138,8 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
 
 def _read(text: str) -> Table:
     values = tomllib.loads(text)
-    known = COLUMNS | {column["key"]: Column(**column) for column in values.get("columns", [])}
+    known = common_columns() | {column["key"]: Column(**column) for column in values.get("columns", [])}
     rows = tuple(Row(number, **row) for number, row in enumerate(values["rows"], start=1))
-    used = {key for row in rows for key in row.published}
     return Table(
         number=values["number"],
         label=values["label"],
@@ -148,9 +147,17 @@ def _read(text: str) -> Table:
         notes=tuple(values.get("notes", ())),
         settings=values["settings"],
         scales=values.get("scales", {}),
-        columns=tuple(column for key, column in known.items() if key in used),
+        columns=tuple(column for column in known.values() if any(map(column.stands_in, rows))),
         rows=rows,
+        one_gradient=values.get("one_gradient", False),
     )
+
+
+@cache
+def common_columns() -> dict[str, Column]:
+    """Return the columns that any table may have."""
+    text = resources.files("fedpu.paper").joinpath("columns.toml").read_text("utf-8")
+    return {column["key"]: Column(**column) for column in tomllib.loads(text)["columns"]}
 
 
 @cache

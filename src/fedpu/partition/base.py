@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpu.data import Dataset
 from fedpu.errors import DAMAGED_ARCHIVE, ConfigError, DataError
 from fedpu.randomness import numpy_generator
-from fedpu.registry import Settings
+from fedpu.registry import Choice
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -27,7 +27,7 @@ class Partition:
 
     @classmethod
     def of(cls, parts: Sequence[Rows]) -> Partition:
-        """Make a partition of one array of row numbers a client."""
+        """Make a partition of one array of row numbers for each client."""
         sizes = [len(part) for part in parts]
         return cls(np.concatenate(parts).astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
@@ -70,11 +70,16 @@ class Partition:
             raise DataError(f"'{path}' is damaged, or not a partition that fedpu saved ({error}).") from error
         if not all(array.ndim == 1 and np.issubdtype(array.dtype, np.integer) for array in (rows, offsets)):
             raise DataError(f"'{path}' is not a partition that fedpu saved: its arrays are not lists of whole numbers.")
+        if len(offsets) < 2:
+            raise DataError(f"'{path}' is damaged: it has no client. Restore it from a copy, or start a new run.")
         return cls(rows.astype(np.int64), offsets.astype(np.int64))
 
 
-class Partitioner(Settings, ABC):
+class Partitioner(Choice, ABC):
     """A way to hand a data set's training examples out to clients."""
+
+    chosen_by: ClassVar[str] = "kind"
+    kind: str = ""
 
     def refuse_too_many(self, clients: int, data: Dataset) -> None:
         """Refuse more clients than there are examples."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
 
-from fedpu.labelling import Client, Scenario
-from fedpu.priors.estimators import Em, Estimate
+from fedpu.labelling import Client, Federation, Scenario
+from fedpu.priors.estimators import Count, Em, Estimate, ScoreEstimator
+from fedpu.priors.shrinkage import (
+    Shrunk,
+    even_shares,
+    mostly_guessed,
+    shrunk_by_counts,
+    shrunk_by_model,
+    warning,
+    with_range,
+)
 from fedpu.priors.source import Priors
-
-CHUNK = 1000
-"""examples that go through the network at once"""
 
 
 def estimate_client(
@@ -28,12 +35,14 @@ def estimate_client(
 ) -> Estimate:
     """Return the priors inside the client's unlabelled data, of all classes that can be told.
 
-    ``logits`` are the global model's on all entries of the client (:func:`outputs`), None where there is no model. An
+    ``logits`` are the global model's on all entries of the client, None where there is no model. An
     estimator that knows the client's positive classes alone leaves the others to em and the model.
     """
     own = own_estimate(client, logits, settings, seed=seed, bootstrap=bootstrap, level=level)
     if logits is None or settings.others == "even" or np.isfinite(own.priors).all():
         return own
+    if settings.shrink:
+        return _with_others(own, client, logits, settings, seed)
     every = Em().estimate({}, _posteriors(client, logits), seed=seed, bootstrap=bootstrap, level=level)
     unknown = ~np.isfinite(own.priors)
     scale = np.where(unknown, own.negative / max(float(every.priors[unknown].sum()), 1e-12), 1.0)
@@ -42,6 +51,31 @@ def estimate_client(
         priors=divided(own.priors, every.priors),
         lower=np.where(unknown, np.clip(scale * every.lower, 0, 1), own.lower),
         upper=np.where(unknown, np.clip(scale * every.upper, 0, 1), own.upper),
+    )
+
+
+def _with_others(own: Estimate, client: Client, logits: Float[Tensor, "r C"], settings: Priors, seed: int) -> Estimate:
+    """Return the shrunk estimate with the classes that it lacks as the model finds them, shrunk too.
+
+    A class that takes the share s of what is left, L, is left open by L² Var(s) + s² Var(L).
+    """
+    unknown = ~np.isfinite(own.priors)
+    em = _model_estimate(Em(), client, logits, seed)
+    others = _shrunk_by_model(em, client, logits, settings, seed, unknown)
+    reach = np.where(unknown, 0, own.upper - own.lower) / 2
+    quantile = NormalDist().inv_cdf((1 + own.level) / 2)
+    left_reach = np.sqrt((reach**2).sum())
+    others_reach = np.sqrt(own.negative**2 * quantile**2 * others.variance + others.values**2 * left_reach**2)
+    priors = divided(own.priors, others.values)
+    assert own.weights is not None
+    assert own.unshrunk is not None
+    return replace(
+        own,
+        priors=priors,
+        lower=np.where(unknown, np.clip(priors - others_reach, 0, 1), own.lower),
+        upper=np.where(unknown, np.clip(priors + others_reach, 0, 1), own.upper),
+        weights=np.where(unknown, others.weights, own.weights),
+        unshrunk=divided(own.unshrunk, em),
     )
 
 
@@ -54,7 +88,7 @@ def own_estimate(
     bootstrap: int = 0,
     level: float = 0.95,
 ) -> Estimate:
-    """Return what the configured estimator finds; classes that it can't tell are NaN.
+    """Return what the configured estimator finds, shrunk if so set; classes that it can't tell are NaN.
 
     Estimators from scores are handed the model's posteriors. Others look at the examples themselves or, with
     ``priors.features = "model"``, at the model's logits.
@@ -67,14 +101,50 @@ def own_estimate(
         values = (logits.softmax(dim=1) if estimator.needs == "scores" else logits).numpy()
     labels = client.labels.numpy()
     positives = {int(c): values[labels == c] for c in np.unique(labels[labels >= 0])}
-    return estimator.estimate(
-        positives, values[labels < 0], seed=seed, classes=len(client.positive), bootstrap=bootstrap, level=level
+    resamples = 0 if settings.shrink else bootstrap  # what is left open about shrunk priors comes from the counts
+    found = estimator.estimate(
+        positives, values[labels < 0], seed=seed, classes=len(client.positive), bootstrap=resamples, level=level
+    )
+    if not settings.shrink:
+        return found
+    if estimator.needs == "scores":
+        assert logits is not None
+        everything = np.ones(len(found.priors), dtype=bool)
+        return with_range(
+            found, _shrunk_by_model(found.priors, client, logits, settings, seed, everything), bootstrap > 0
+        )
+    counts = client.summary
+    return with_range(
+        found, shrunk_by_counts(found.priors, counts.labelled.numpy(), int(counts.unlabelled)), bootstrap > 0
     )
 
 
-def model_shares(client: Client, logits: Float[Tensor, "r C"], seed: int) -> Float[np.ndarray, " C"]:
-    """Return the class shares inside U that em finds with the global model."""
-    return Em().estimate({}, _posteriors(client, logits), seed=seed, bootstrap=0).priors
+def model_shares(
+    client: Client, logits: Float[Tensor, "r C"], settings: Priors, seed: int, among: Bool[np.ndarray, " C"]
+) -> Float[np.ndarray, " C"]:
+    """Return the class shares inside U that em finds with the global model, shrunk among each other if so set."""
+    em = _model_estimate(Em(), client, logits, seed)
+    return _shrunk_by_model(em, client, logits, settings, seed, among).values if settings.shrink else em
+
+
+def _shrunk_by_model(
+    values: Float[np.ndarray, " C"],
+    client: Client,
+    logits: Float[Tensor, "r C"],
+    settings: Priors,
+    seed: int,
+    among: Bool[np.ndarray, " C"],
+) -> Shrunk:
+    if confidence(client, logits) < settings.trust:
+        return even_shares(among)
+    em, count = (_model_estimate(kind, client, logits, seed) for kind in (Em(), Count()))
+    return shrunk_by_model(values, em, count, int(client.summary.unlabelled), among)
+
+
+def _model_estimate(
+    estimator: ScoreEstimator, client: Client, logits: Float[Tensor, "r C"], seed: int
+) -> Float[np.ndarray, " C"]:
+    return estimator.estimate({}, _posteriors(client, logits), seed=seed, bootstrap=0).priors
 
 
 def divided(own: Float[np.ndarray, " C"], others: Float[np.ndarray, " C"] | None) -> Float[np.ndarray, " C"]:
@@ -85,18 +155,30 @@ def divided(own: Float[np.ndarray, " C"], others: Float[np.ndarray, " C"] | None
     return np.where(unknown, left * weights / max(float(weights[unknown].sum()), 1e-12), own)
 
 
+def guessing_warning(federation: Federation, settings: Priors) -> str | None:
+    """Say of how many clients the estimates will be more guess than estimate, as far as counts can tell.
+
+    Where a model is to tell the priors (a score estimator, or a client with too few examples for the estimator) nothing
+    can be said before there is one.
+    """
+    if settings.source != "estimated" or not settings.shrink or settings.looks_at_model:
+        return None
+    fewest = settings.make_estimator().fewest
+    every = federation.summary(torch.arange(len(federation)))
+    guessed = 0
+    for labelled, unlabelled in zip(every.labelled.numpy(), every.unlabelled.tolist(), strict=True):
+        estimated = labelled > 0
+        if unlabelled < fewest or bool((labelled[estimated] < fewest).any()) or not estimated.any():
+            guessed += unlabelled > 0 and settings.others == "even"
+            continue
+        weights = shrunk_by_counts(np.where(estimated, 0.0, np.nan), labelled, unlabelled).weights
+        guessed += mostly_guessed(weights[estimated])
+    return warning(guessed, len(federation))
+
+
 def _posteriors(client: Client, logits: Float[Tensor, "r C"]) -> Float[np.ndarray, "_ C"]:
     posteriors: Float[np.ndarray, "_ C"] = logits.softmax(dim=1).numpy()[client.labels.numpy() < 0]
     return posteriors
-
-
-@torch.no_grad()
-def outputs(client: Client, network: nn.Module) -> Float[Tensor, "r C"]:
-    """Return the network's logits on all entries of a client."""
-    network.eval()
-    device = next(network.parameters()).device
-    positions = torch.arange(len(client.labels)).split(CHUNK)
-    return torch.cat([network(client.batch(chunk)[0].to(device)).cpu() for chunk in positions]).double()
 
 
 def confidence(client: Client, logits: Float[Tensor, "r C"]) -> float:

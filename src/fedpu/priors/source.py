@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from pydantic import Field, ValidationError, field_validator
 
-from fedpu.errors import ConfigError
+from fedpu.errors import ConfigError, did_you_mean
 from fedpu.labelling import Federation, Scenario
 from fedpu.priors.estimators import ESTIMATORS, Estimator
 from fedpu.priors.unlabelled import priors_of_no_knowledge
@@ -27,7 +27,11 @@ class Priors(Settings):
         None,
         description='for source = "given": one prior for all classes (the paper tries .1, .05, .08) or one a class',
     )
-    estimator: str = Field("bbe", description=f'for source = "estimated": {" | ".join(ESTIMATORS)}')
+    estimator: str = Field(
+        "bbe",
+        description=f'for source = "estimated": {" | ".join(name for name, _ in ESTIMATORS.items())}, or your own as '
+        f"{ESTIMATORS.own}",
+    )
     options: dict[str, Any] = Field({}, description='settings of the estimator, such as { calibration = "bcts" }')
     features: Literal["inputs", "model"] = Field(
         "inputs", description="what estimators from features look at: the examples, or the global model's logits"
@@ -43,6 +47,9 @@ class Priors(Settings):
         le=1,
         description="how sure of itself the global model must be on a client's unlabelled data (mean of the largest "
         "posterior) before the client uses it; until then what is not known is taken as even",
+    )
+    shrink: bool = Field(
+        True, description="move estimates towards even classes by their own uncertainty; false: take them as they are"
     )
     every: int = Field(10, ge=1, description="rounds between a client's estimates")
     smoothing: float = Field(0.5, ge=0, lt=1, description="weight of the earlier estimates beside a new one")
@@ -70,7 +77,9 @@ class Priors(Settings):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in ESTIMATORS:
-            raise ValueError(f"must be one of {', '.join(repr(name) for name in ESTIMATORS)}")
+            names = ", ".join(repr(name) for name in ESTIMATORS)
+            raise ValueError(f"must be one of {names}, or your own as {ESTIMATORS.own}")
+        ESTIMATORS[value]
         return value
 
     def make_estimator(self) -> Estimator:
@@ -81,10 +90,11 @@ class Priors(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             key = first["loc"][0] if first["loc"] else ""
-            known = ", ".join(name for name in kind.model_fields if name != "name") or "none"
+            known = [name for name in kind.model_fields if name != "name"]
+            near = did_you_mean(str(key), known) if key not in known else ""
             raise ConfigError(
-                f"priors.options: '{key}' of the estimator '{self.estimator}' can't be used: {first['msg']}. "
-                f"Its options: {known}."
+                f"priors.options: '{key}' of the estimator '{self.estimator}' can't be used: {first['msg']}.{near} "
+                f"Its options: {', '.join(known) or 'none'}."
             ) from error
 
 
@@ -100,7 +110,7 @@ def _priors(federation: Federation, settings: Priors, scenario: Scenario) -> tor
         raise ConfigError(f'priors.values are used only with priors.source = "given"; it is "{settings.source}".')
     if settings.source == "estimated":
         settings.make_estimator()
-        every = federation.facts(torch.arange(clients))
+        every = federation.summary(torch.arange(clients))
         return priors_of_no_knowledge(every.labelled, every.unlabelled, scenario)
     if settings.source == "given":
         if settings.values is None:

@@ -51,6 +51,27 @@ def poisson_epsilon(multiplier: float, probability: float, rounds: int, once: fl
 
 
 @lru_cache(maxsize=4096)
+def secure_poisson_epsilon(
+    multiplier: float, probability: float, clients: int, rounds: int, once: float | None, delta: float
+) -> float:
+    """Return ε of :func:`poisson_epsilon` where a draw of fewer than two clients releases noise alone.
+
+    Adding a client to a draw of one turns noise into the sum of both: two clips, not one. Two bounds hold, and the
+    better one is returned: two clips in every round, which is half the multiplier; or one clip in every round but
+    those in which exactly one other client is drawn, whose probability is taken off δ.
+    """
+    halves = poisson_epsilon(multiplier / 2, probability, rounds, once, delta)
+    left = delta - rounds * max(_exactly_one(probability, others) for others in (clients - 1, clients))
+    if left <= 0:
+        return halves
+    return min(halves, poisson_epsilon(multiplier, probability, rounds, once, left))
+
+
+def _exactly_one(probability: float, others: int) -> float:
+    return float(others * probability * (1 - probability) ** max(others - 1, 0))
+
+
+@lru_cache(maxsize=4096)
 def fixed_epsilon(multiplier: float, drawn: int, clients: int, rounds: int, once: float | None, delta: float) -> float:
     """Return ε of rounds with a fixed number of clients drawn without replacement, and of one release by all of them.
 

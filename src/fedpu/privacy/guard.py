@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from fedpu.aggregation import Aggregation
-from fedpu.engine import ModelState, Update, Work
+from fedpu.engine import Clients, ClientStates, expected_from
+from fedpu.errors import ConfigError
+from fedpu.method import Method
 from fedpu.privacy import accountant
 from fedpu.privacy.mechanism import Layout, Vector, uniform
 from fedpu.privacy.protection import (
     lent_rules,
+    lent_weight,
     mean_update,
     protect,
     protect_negatives,
@@ -27,6 +30,10 @@ from fedpu.privacy.secagg import Rules, need_flower, secure_sum
 from fedpu.privacy.secagg.local import Contribution
 from fedpu.privacy.settings import Privacy
 from fedpu.randomness import numpy_generator
+from fedpu.round import Broadcast, Update, Work
+
+FEWEST = 2
+"""clients of a secure sum: that of one would be its own update"""
 
 
 @dataclass(frozen=True)
@@ -44,10 +51,10 @@ class Guard:
     """
 
     def __init__(
-        self, settings: Privacy, network: nn.Module, aggregation: Aggregation, clients: int, seed: int, lends: bool
+        self, settings: Privacy, layout: Layout, aggregation: Aggregation, clients: int, seed: int, lends: bool
     ) -> None:
         self.settings = settings
-        self.layout = Layout(network)
+        self.layout = layout
         self.aggregation = aggregation
         self.clients = clients
         self.seed = seed
@@ -86,39 +93,53 @@ class Guard:
             return sorted(np.argsort(uniform(self.clients))[: round(self.expected)].tolist())
         return self.aggregation.select(self.seed, round_, self.clients)
 
-    def work(self, round_: int) -> list[Work]:
-        """Return what is asked of a round's clients; everybody's update comes back by itself."""
-        asked = self.aggregation.work(self.seed, round_, self.select(round_))
-        return [replace(piece, alone=True) for piece in asked]
+    def asked(self, work: Sequence[Work]) -> Sequence[Work]:
+        """Return the work of a draw that clients are asked for: none, where noise alone is released.
 
-    def combined(self, model: ModelState, work: Sequence[Work], updates: Iterable[Update], round_: int) -> Update:
-        """Return the protected mean of a round as one update. The terms of the risk stay with the clients."""
-        settings, seed = self.settings, self.seed
-        asked = [piece.client for piece in work]
+        A coin for every client may draw fewer than two of them. A secure sum of one client would be its update in the
+        open, so such a round asks nobody; leaving it out would tell how many were drawn.
+        """
+        too_few = self.poisson and self.settings.secure_aggregation and len(work) < FEWEST
+        return [] if too_few else work
 
-        def sent() -> Iterator[Contribution]:
+    def combined(self, sent: Broadcast, work: Sequence[Work], updates: Iterable[Update]) -> Update:
+        """Return the protected mean of a round as one update. The terms of the loss stay with the clients."""
+        if not self.asked(work) and self.poisson:
+            return self.noise(sent)
+        settings, seed, asked = self.settings, self.seed, [one.client for one in work]
+
+        def contributions() -> Iterator[Contribution]:
             for update in updates:
                 assert update.clients == 1
-                change = self.layout.difference(model, update.model)
-                yield (update.client, *protect(settings, change, update.examples, seed, round_, update.client))
+                vector = self.layout.vector(sent, update)
+                yield (update.client, *protect(settings, vector, update.examples, seed, sent.round, update.client))
 
         rules = secure_rules(settings, len(asked), self.layout.length) if settings.secure_aggregation else None
-        weight, total, came = _sum(sent(), asked, self.layout.length, rules)
-        mean = mean_update(settings, weight, total, self.expected, seed, round_)
-        return Update(asked[0] if asked else 0, 1, self.layout.moved(model, mean), {}, clients=came)
+        return self.mean(sent, *_sum(contributions(), asked, self.layout.length, rules))
 
-    def co_negatives(self, positive: Bool[Tensor, "K C"]) -> Float[Tensor, "C C"] | None:
-        """Return the sum of negative classes that clients lend by, formed as the settings ask for; None where the
-        method does not lend.
+    def noise(self, sent: Broadcast) -> Update:
+        """Return the update of a round that nobody is asked in."""
+        return self.mean(sent, 0, np.zeros(self.layout.length), 0)
+
+    def mean(self, sent: Broadcast, weight: int, total: Vector, clients: int) -> Update:
+        """Return the mean update from the sums over clients, with the server's noise where it adds any."""
+        mean = mean_update(self.settings, weight, total, self.expected, self.seed, sent.round)
+        update = self.layout.update(sent, mean, clients)
+        return replace(update, divisor=self.expected) if self.settings.differential == "central" else update
+
+    def co_negatives(self, positive: Bool[Tensor, "K C"], sizes: Int64[Tensor, " K"] | None) -> Float[Tensor, "C C"]:
+        """Return the sum of negative classes that clients lend by, formed as the settings ask for.
+
+        ``sizes`` are the clients' numbers of examples where the method counts them so, else None.
         """
-        if not self.lends:
-            return None
         settings, (clients, classes) = self.settings, positive.shape
+        by_size = sizes is not None
+        counts = [1] * clients if sizes is None else [lent_weight(settings, n, by_size) for n in sizes.tolist()]
         negative = (~positive).double().numpy()
-        sent = ((k, 1, protect_negatives(settings, row, self.seed, k)) for k, row in enumerate(negative))
-        rules = lent_rules(settings, clients, classes) if settings.secure_aggregation else None
-        _, total, _ = _sum(sent, list(range(clients)), classes**2, rules)
-        return torch.from_numpy(summed_negatives(settings, total, clients, self.seed)).float()
+        sent = ((k, counts[k], protect_negatives(settings, row, self.seed, k)) for k, row in enumerate(negative))
+        rules = lent_rules(settings, clients, classes, by_size) if settings.secure_aggregation else None
+        weight, total, _ = _sum(sent, list(range(clients)), classes**2, rules)
+        return torch.from_numpy(summed_negatives(settings, weight, total, clients, self.seed)).float()
 
     def spent(self, rounds: int) -> Spent | None:
         """Return what was spent after so many rounds; without differential privacy nothing can be said."""
@@ -129,8 +150,7 @@ class Guard:
         if settings.differential == "local":
             epsilon = self._local_epsilon(rounds, once)
         elif self.poisson:
-            share = self.aggregation.participation
-            epsilon = accountant.poisson_epsilon(settings.noise_multiplier, share, rounds, once, settings.delta)
+            epsilon = self._poisson_epsilon(rounds, once)
         elif self.expected < self.clients:
             drawn = round(self.expected)
             epsilon = accountant.fixed_epsilon(
@@ -148,6 +168,14 @@ class Guard:
         if self.poisson or self.expected == self.clients:
             return "central: the global models, by adding or removing all data of a client"
         return "central: the global models, by replacing all data of a client"
+
+    def _poisson_epsilon(self, rounds: int, once: float | None) -> float:
+        share, settings = self.aggregation.participation, self.settings
+        if settings.secure_aggregation:
+            return accountant.secure_poisson_epsilon(
+                settings.noise_multiplier, share, self.clients, rounds, once, settings.delta
+            )
+        return accountant.poisson_epsilon(settings.noise_multiplier, share, rounds, once, settings.delta)
 
     def _local_epsilon(self, rounds: int, once: float | None) -> float:
         """Return ε of the client that has taken part most often: any two updates are up to two clips apart."""
@@ -174,7 +202,53 @@ def _sum(
 
 
 def guard_for(
-    settings: Privacy, network: nn.Module, aggregation: Aggregation, clients: int, seed: int, lends: bool
+    settings: Privacy,
+    network: nn.Module,
+    aggregation: Aggregation,
+    method: Method,
+    clients: int,
+    classes: int,
+    seed: int,
 ) -> Guard | None:
     """Return the guard of a run, or None where nothing is to be protected."""
-    return Guard(settings, network, aggregation, clients, seed, lends) if settings.on else None
+    if not settings.on:
+        return None
+    if aggregation.takes == "each":
+        raise ConfigError(
+            "With [privacy] on the server gets one protected mean of all updates, and the aggregation "
+            f"'{aggregation.model_dump()['name']}' needs each of them by itself. Choose an aggregation that takes a "
+            "mean, or turn [privacy] off."
+        )
+    layout = layout_for(network, aggregation, method, classes)
+    return Guard(settings, layout, aggregation, clients, seed, method.lends)
+
+
+def layout_for(network: nn.Module, aggregation: Aggregation, method: Method, classes: int) -> Layout:
+    """Return what is in the vector that a client's update becomes."""
+    return Layout(network, *expected_from(network, aggregation, method, classes))
+
+
+class ProtectedClients(Clients):
+    """Clients whose updates reach the server as one protected mean."""
+
+    def __init__(self, clients: Clients, guard: Guard) -> None:
+        self._clients = clients
+        self._guard = guard
+
+    def update(self, sent: Broadcast, work: Sequence[Work], each: bool = False) -> Iterator[Update]:
+        """Yield one update, the protected mean of all."""
+        asked = self._guard.asked(work)
+        yield self._guard.combined(sent, asked, self._clients.update(sent, asked, each=True))
+
+    def states(self) -> ClientStates:
+        """Return what stays with the clients."""
+        return self._clients.states()
+
+    def restore(self, states: ClientStates) -> None:
+        """Put back what stayed with the clients."""
+        self._clients.restore(states)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Who was asked in the last round and took no part in its result, and why."""
+        return self._clients.left_out

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 from torch import nn
 
-from fedpu.engine import ModelState
 from fedpu.errors import ConfigError
 from fedpu.randomness import numpy_generator
+from fedpu.round import Broadcast, Tensors, Update
 
 Vector = NDArray[np.float64]
 Source = Literal["seed", "system"]
@@ -39,9 +39,11 @@ def uniform(size: int) -> Vector:
 
 
 class Layout:
-    """The trained parameters of a network as one vector, in the network's order; frozen ones are not in it."""
+    """What a client returns as one vector: the change of every trained parameter, in the network's order, then what
+    the aggregation and the method send besides. Frozen parameters are not in it.
+    """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, extras: Tensors, shared: Tensors) -> None:
         buffers = [name for name, _ in network.named_buffers()]
         if buffers:
             raise ConfigError(
@@ -49,20 +51,38 @@ class Layout:
                 f"{len(buffers)} in all), which neither clipping nor a secure sum covers. With [privacy] on, use a "
                 'network without them: GroupNorm in place of BatchNorm (model.norm = "group").'
             )
-        self.shapes = {name: p.shape for name, p in network.named_parameters() if p.requires_grad}
-        self.length = sum(shape.numel() for shape in self.shapes.values())
+        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self._shapes = {
+            group: {name: tensor.shape for name, tensor in tensors.items()}
+            for group, tensors in (("model", trained), ("extras", extras), ("shared", shared))
+        }
+        self.length = sum(shape.numel() for shapes in self._shapes.values() for shape in shapes.values())
 
-    def difference(self, before: ModelState, after: ModelState) -> Vector:
-        """Return an update: what a client has changed."""
-        parts = [(after[name].double() - before[name].double()).reshape(-1) for name in self.shapes]
-        return torch.cat(parts).numpy() if parts else np.zeros(0)
+    def vector(self, sent: Broadcast, update: Update) -> Vector:
+        """Return an update as a vector: what has changed in the model and the shared tensors, and the extras."""
+        parts = [update.model[name].double() - sent.model[name].double() for name in self._shapes["model"]]
+        parts += [update.extras[name].double() for name in self._shapes["extras"]]
+        parts += [update.shared[name].double() - sent.shared[name].double() for name in self._shapes["shared"]]
+        return torch.cat([part.reshape(-1) for part in parts]).numpy() if parts else np.zeros(0)
 
-    def moved(self, model: ModelState, update: Vector) -> ModelState:
-        """Return the model after an update."""
-        result = dict(model)
+    def update(self, sent: Broadcast, vector: Vector, clients: int) -> Update:
+        """Return a mean of such vectors as one update of so many clients."""
+        groups: dict[str, Tensors] = {"model": {}, "extras": {}, "shared": {}}
         start = 0
-        for name, shape in self.shapes.items():
-            part = torch.from_numpy(update[start : start + shape.numel()]).view(shape)
-            result[name] = (model[name].double() + part).to(model[name].dtype)
-            start += shape.numel()
-        return result
+        for group, shapes in self._shapes.items():
+            for name, shape in shapes.items():
+                groups[group][name] = torch.from_numpy(vector[start : start + shape.numel()]).view(shape)
+                start += shape.numel()
+        return Update(
+            client=0,
+            examples=1,
+            model=sent.model | _moved(sent.model, groups["model"]),
+            terms={},
+            extras={name: value.float() for name, value in groups["extras"].items()},
+            shared=_moved(sent.shared, groups["shared"]),
+            clients=clients,
+        )
+
+
+def _moved(before: Tensors, change: Tensors) -> Tensors:
+    return {name: (before[name].double() + value).to(before[name].dtype) for name, value in change.items()}

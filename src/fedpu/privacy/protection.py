@@ -22,7 +22,7 @@ def secure_rules(settings: Privacy, clients: int, length: int) -> Rules:
     """Return the rules of a round's secure sum of updates."""
     limit, weight = settings.quantisation_range, settings.max_examples
     if settings.differential != "off":
-        limit, weight = _reach(settings, settings.clip, settings.noise_multiplier), 1
+        limit, weight = largest_number(settings, settings.clip, settings.noise_multiplier), 1
     return _rules(settings, clients, length, limit, weight)
 
 
@@ -46,16 +46,25 @@ def mean_update(settings: Privacy, weight: int, total: Vector, expected: float, 
     return total / weight
 
 
-def lent_rules(settings: Privacy, clients: int, classes: int) -> Rules:
+def lent_rules(settings: Privacy, clients: int, classes: int, by_size: bool = False) -> Rules:
     """Return the rules of the one secure sum of negative classes; without noise its numbers are 0 and 1."""
     if settings.differential != "local":
-        return _rules(settings.model_copy(update={"quantisation_bits": 2}), clients, classes**2, 1.0, 1)
-    reach = _reach(settings, float(classes), settings.lent_noise_multiplier)
-    return _rules(settings, clients, classes**2, reach, 1)
+        largest = settings.max_examples if by_size and settings.differential == "off" else 1
+        return _rules(settings.model_copy(update={"quantisation_bits": 2}), clients, classes**2, 1.0, largest)
+    limit = largest_number(settings, float(classes), settings.lent_noise_multiplier)
+    return _rules(settings, clients, classes**2, limit, 1)
+
+
+def lent_weight(settings: Privacy, examples: int, by_size: bool) -> int:
+    """Return what a client counts in the sum of negative classes: as much as in the mean of updates, or 1.
+
+    Under differential privacy its number of examples is private, and it counts 1 in the mean of updates, too.
+    """
+    return examples if by_size and settings.differential == "off" else 1
 
 
 def protect_negatives(settings: Privacy, negative: Vector, seed: int, client: int) -> Vector:
-    """Return what a client sends for the lent term: n nᵀ of its negative classes n, with its own noise if local.
+    """Return what a client sends for the lent term: v vᵀ of its negative classes v, with its own noise if local.
 
     Its norm is the number of negative classes, at most C: what ``clip`` is for an update.
     """
@@ -66,16 +75,20 @@ def protect_negatives(settings: Privacy, negative: Vector, seed: int, client: in
     return _noisy(settings, pairs, classes, settings.lent_noise_multiplier, seed, "local lent noise", client)
 
 
-def summed_negatives(settings: Privacy, total: Vector, clients: int, seed: int) -> Vector:
-    """Return Σ_q n_q n_qᵀ as the clients get it: ``central`` adds its noise; noisy numbers are put back in order."""
+def summed_negatives(settings: Privacy, weight: int, total: Vector, clients: int, seed: int) -> Vector:
+    """Return the sum as the clients get it, from Σ_q weight_q and Σ_q weight_q v_q v_qᵀ: per weight, times K.
+
+    ``central`` adds its noise; noisy numbers are put back in order, so that every class has somebody who labels it.
+    """
     classes = round(len(total) ** 0.5)
     if settings.differential == "central":
         noise = gaussian(settings.noise_source, len(total), seed, "central lent noise")
         total = total + noise * (settings.lent_noise_multiplier * classes)
     matrix = total.reshape(classes, classes)
     if settings.differential == "off":
-        return matrix
+        return matrix * clients / max(weight, 1)
     ordered: Vector = np.clip((matrix + matrix.T) / 2, 0, clients)
+    np.fill_diagonal(ordered, np.minimum(ordered.diagonal(), clients - 1))
     return ordered
 
 
@@ -91,8 +104,8 @@ def _rules(settings: Privacy, clients: int, length: int, limit: float, weight: i
     )
 
 
-def _reach(settings: Privacy, bound: float, multiplier: float) -> float:
-    """Return the largest number that a client sends: its bound, and room for its own noise."""
+def largest_number(settings: Privacy, bound: float, multiplier: float) -> float:
+    """Return the largest number that a client sends: its bound, and under ``local`` room for its own noise."""
     return bound * (1 + REACH * multiplier) if settings.differential == "local" else bound
 
 
@@ -103,6 +116,6 @@ def _noisy(
     noisy = vector + noise * (multiplier * bound)
     if not settings.secure_aggregation:
         return noisy
-    limit = _reach(settings, bound, multiplier)
+    limit = largest_number(settings, bound, multiplier)
     cut: Vector = np.clip(noisy, -limit, limit)
     return cut

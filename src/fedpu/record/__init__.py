@@ -1,6 +1,17 @@
 """record: what happened, in open formats."""
 
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
+from fedpu.record.lock import InUse, locked
 from fedpu.record.run_directory import Members, ModelCard, RunDirectory, fit
 
-__all__ = ["Members", "ModelCard", "RunDirectory", "fit", "reading", "telling_disk_errors", "write_atomically"]
+__all__ = [
+    "InUse",
+    "Members",
+    "ModelCard",
+    "RunDirectory",
+    "fit",
+    "locked",
+    "reading",
+    "telling_disk_errors",
+    "write_atomically",
+]

@@ -35,7 +35,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise FedpuError(f"There is no '{path}': the run directory is not complete.") from error
-    except (SafetensorError, AttributeError, IndexError, *DAMAGED_ARCHIVE) as error:
+    except (SafetensorError, AttributeError, IndexError, ArithmeticError, *DAMAGED_ARCHIVE) as error:
         raise FedpuError(f"'{path}' is damaged, or not written by fedpu ({type(error).__name__}: {error}).") from error
 
 
@@ -48,6 +48,8 @@ def write_atomically(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            if temporary.read_bytes() != content:  # what is there is not given up for something that is not whole
+                raise OSError(errno.EIO, "what was written can't be read back")
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@
 ``checkpoint.safetensors``  the server's state after the last finished round, and what clients keep between rounds
 ``model.safetensors``       the final model, with what is needed to use it in its metadata
 ``result.json``             the outcome
+``manifest.json``           the checksums of all of these, and of the checkpoint before, which is kept until the end
 """
 
 from __future__ import annotations
@@ -14,23 +15,33 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.torch
+import torch
 from torch import nn
 
 from fedpu.aggregation import ServerState
 from fedpu.config import Config
 from fedpu.data import Normalisation
-from fedpu.engine import ModelState
-from fedpu.errors import FedpuError
-from fedpu.labelling import UNLABELLED, Evaluation, Federation
+from fedpu.engine import ClientStates
+from fedpu.errors import FedpuError, TrainingError
+from fedpu.labelling import UNLABELLED, Federation, HiddenTruth
 from fedpu.partition import Partition
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
+from fedpu.record.lock import PATIENCE, locked
+from fedpu.record.manifest import PREVIOUS, Checkpoint, Manifest, Sum, checked, current
+from fedpu.round import Tensors, prefixed, under
 
 
 @dataclass(frozen=True)
@@ -54,10 +65,23 @@ class ModelCard:
 
     @classmethod
     def from_dict(cls, card: dict[str, Any]) -> ModelCard:
-        """Read a card from plain data."""
+        """Read a card from plain data (ValueError: it is none)."""
         normal = card["normalisation"]
-        normalisation = Normalisation(normal["scale"], tuple(normal["mean"]), tuple(normal["std"]))
-        return cls(tuple(card["shape"]), card["dtype"], tuple(card["classes"]), normalisation)
+        shape, classes = tuple(card["shape"]), tuple(card["classes"])
+        mean, std = tuple(normal["mean"]), tuple(normal["std"])
+        fine = (
+            shape
+            and all(type(size) is int and size > 0 for size in shape)
+            and card["dtype"] in ("uint8", "float32")
+            and classes
+            and all(isinstance(name, str) for name in classes)
+            and len(mean) == len(std) == shape[0]
+            and all(math.isfinite(value) for value in (normal["scale"], *mean, *std))
+            and all(value > 0 for value in std)
+        )
+        if not fine:
+            raise ValueError("its card does not say what the inputs and classes of the model are")
+        return cls(shape, card["dtype"], classes, Normalisation(normal["scale"], mean, std))
 
 
 @dataclass(frozen=True)
@@ -70,6 +94,8 @@ class Members:
     card: ModelCard
     co_negatives: list[list[float]] | None
     """the one sum over clients (:func:`fedpu.risk.co_negatives`), where the method needs it"""
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """what clients call the run by"""
 
 
 class RunDirectory:
@@ -82,22 +108,39 @@ class RunDirectory:
         self.members_file = path / "clients.json"
         self.rounds_file = path / "rounds.jsonl"
         self.checkpoint_file = path / "checkpoint.safetensors"
+        self.previous_file = path / PREVIOUS
         self.model_file = path / "model.safetensors"
         self.result_file = path / "result.json"
+        self._manifest = Manifest()
+        self._current: Checkpoint | None = None
+        self._rounds_digest, self._rounds_bytes = hashlib.sha256(), 0
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """Open a run that exists."""
+    def open(cls, path: Path, check: bool = True) -> RunDirectory:
+        """Open a run that exists, and unless it is locked right afterwards, check that its files are whole."""
         run = cls(path)
         if not run.config_file.is_file():
             raise FedpuError(
                 f"'{path}' is not a run directory: it has no config.toml. 'fedpu run --out {path}' makes one."
             )
+        if check:
+            checked(path)
         return run
+
+    @contextmanager
+    def locked(self, patience: float = PATIENCE) -> Iterator[RunDirectory]:
+        """Keep everybody else from writing, once it is sure that all files are whole.
+
+        Whoever holds it may take some seconds to end.
+        """
+        refusal = f"Another process is at work on the run in '{self.path}': wait until it has ended, or stop it."
+        with locked(self.path / ".lock", refusal, patience):
+            checked(self.path)
+            yield self
 
     @classmethod
     def create(
-        cls, path: Path, config: Config, partition: Partition, federation: Federation, evaluation: Evaluation
+        cls, path: Path, config: Config, partition: Partition, federation: Federation, hidden: HiddenTruth
     ) -> RunDirectory:
         """Start a run directory, refusing a folder that already holds a run."""
         run = cls._new(path, f"fedpu run --resume {path}")
@@ -106,11 +149,11 @@ class RunDirectory:
             buffer,
             rows=partition.rows,
             offsets=partition.offsets,
-            labels=given_labels(federation, evaluation),
+            labels=given_labels(federation, hidden),
             positive=federation.positive.numpy(),
             fingerprint=np.array(fingerprint(federation)),
         )
-        write_atomically(run.partition_file, buffer.getvalue())
+        run._put(run.partition_file, buffer.getvalue())
         run._begin(config)
         return run
 
@@ -118,7 +161,7 @@ class RunDirectory:
     def create_deployed(cls, path: Path, config: Config, members: Members) -> RunDirectory:
         """Start the run directory of a deployment, whose server does not hold the data."""
         run = cls._new(path, f"fedpu deploy local --resume {path}")
-        write_atomically(run.members_file, (json.dumps(asdict(members), indent=2) + "\n").encode())
+        run._put(run.members_file, (json.dumps(asdict(members), indent=2) + "\n").encode())
         run._begin(config)
         return run
 
@@ -133,27 +176,65 @@ class RunDirectory:
 
     def _begin(self, config: Config) -> None:
         write_atomically(self.rounds_file, b"")
-        write_atomically(self.config_file, config.to_toml().encode())  # last: its presence makes the folder a run
+        content = config.to_toml().encode()
+        self._manifest = self._manifest.with_file(self.config_file.name, content)
+        self._manifest.write(self.path)
+        write_atomically(self.config_file, content)  # last: its presence makes the folder a run
+
+    def _put(self, path: Path, content: bytes) -> None:
+        """Write a file, and have it in the next manifest."""
+        write_atomically(path, content)
+        self._manifest = self._manifest.with_file(path.name, content)
 
     def config(self) -> Config:
         """Read the resolved configuration."""
         return Config.load(self.config_file)
 
-    def add_round(
-        self, line: dict[str, Any], state: ServerState, card: ModelCard, kept: ModelState | None = None
-    ) -> None:
+    def add_round(self, line: dict[str, Any], state: ServerState, card: ModelCard, states: ClientStates) -> None:
         """Append a round's line, then move the checkpoint on. A kill between the two leaves a line that resuming
-        drops.
+        drops. A state that is not finite is refused: the checkpoint before it stays.
         """
-        with telling_disk_errors(self.rounds_file), self.rounds_file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        tensors = {f"model.{name}": value for name, value in state.model.items()}
-        tensors |= {f"momentum.{name}": value for name, value in state.momentum.items()}
-        tensors |= {f"clients.{name}": value for name, value in (kept or {}).items()}
-        if state.co_negatives is not None:
-            tensors["co_negatives"] = state.co_negatives
+        groups = {"model": state.model, "server": state.extras, "shared": state.shared, "once": state.once}
+        wrong = not_finite(prefixed(groups))
+        if wrong is not None:
+            raise TrainingError(
+                f"After round {state.round} '{wrong}' holds values that are NaN or infinite. The run in '{self.path}' "
+                f"is kept as it was after round {state.round - 1}. Lower aggregation.lr, or with clients on nodes set "
+                "engine.max_norm."
+            )
+        tensors = prefixed(groups | {"clients": states.to_tensors()})
         metadata = card.to_metadata() | {"round": str(state.round)}
-        write_atomically(self.checkpoint_file, safetensors.torch.save(tensors, metadata))
+        own = {name: value.clone() for name, value in tensors.items()}
+        content, text = safetensors.torch.save(own, metadata), (json.dumps(line) + "\n").encode()
+        with telling_disk_errors(self.rounds_file), self.rounds_file.open("ab") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._count_rounds(text)
+        rounds = Sum(self._rounds_bytes, self._rounds_digest.hexdigest())
+        coming = Checkpoint(state.round, Sum.of(content), rounds)
+        with telling_disk_errors(self.previous_file):
+            self._keep_previous()
+        self._manifest = replace(self._manifest, checkpoints=tuple(filter(None, (self._current, coming))))
+        self._manifest.write(self.path)
+        write_atomically(self.checkpoint_file, content)
+        self._current = coming
+
+    def _count_rounds(self, text: bytes) -> None:
+        self._rounds_digest.update(text)
+        self._rounds_bytes += len(text)
+
+    def _keep_previous(self) -> None:
+        """Give the checkpoint that is there a second name, under which it stays when the next one takes the first."""
+        if self._current is None:
+            return
+        temporary = self.previous_file.with_name(f".{self.previous_file.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(self.checkpoint_file, temporary)
+        except OSError:  # a file system without links
+            shutil.copyfile(self.checkpoint_file, temporary)
+        temporary.replace(self.previous_file)
 
     def members(self) -> Members:
         """Read the clients of a deployment."""
@@ -170,7 +251,7 @@ class RunDirectory:
             )
         return Partition.load(self.partition_file)
 
-    def check_data(self, federation: Federation, evaluation: Evaluation) -> None:
+    def check_data(self, federation: Federation, hidden: HiddenTruth) -> None:
         """Refuse data that are not those the run was started with."""
         with (
             reading(self.partition_file),
@@ -179,7 +260,7 @@ class RunDirectory:
         ):
             same = (
                 str(file["fingerprint"]) == fingerprint(federation)
-                and np.array_equal(file["labels"], given_labels(federation, evaluation))
+                and np.array_equal(file["labels"], given_labels(federation, hidden))
                 and np.array_equal(file["positive"], federation.positive.numpy())
             )
         if not same:
@@ -188,29 +269,81 @@ class RunDirectory:
                 "them. Put the old data back, or start a new run."
             )
 
-    def resume_state(self, network: nn.Module) -> ServerState:
-        """Return the state after the last finished round, and cut ``rounds.jsonl`` back to it."""
-        start = ServerState.initial(network)
+    def resume_state(self, start: ServerState, network: nn.Module) -> ServerState:
+        """Return the state after the last finished round, and cut ``rounds.jsonl`` back to it.
+
+        ``start`` is the state before the first round.
+        """
+        self._read_manifest()
         if not self.checkpoint_file.exists():
-            write_atomically(self.rounds_file, b"")
+            self._write_rounds(b"")
             return start
         with reading(self.checkpoint_file):
             tensors, metadata = _read_tensors(self.checkpoint_file)
             done = int(metadata["round"])
-            model = _under("model.", tensors)
-        fit(network, model, self.checkpoint_file)
+        state = replace(
+            start,
+            round=done,
+            model=under("model", tensors),
+            extras=under("server", tensors),
+            shared=under("shared", tensors),
+            once=under("once", tensors),
+        )
+        fit(network, state.model, self.checkpoint_file)
+        self._refuse_unlike(start, state)
         kept = [line for line in self.rounds() if line["round"] <= done]
         if [line["round"] for line in kept] != list(range(1, done + 1)):
             raise FedpuError(f"'{self.rounds_file}' is damaged: it does not hold the {done} rounds of the checkpoint.")
-        write_atomically(self.rounds_file, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        return ServerState(done, model, _under("momentum.", tensors), start.buffers, tensors.get("co_negatives"))
+        self._write_rounds("".join(json.dumps(line) + "\n" for line in kept).encode())
+        if self._current is None:  # a run without a manifest, which gets one here
+            rounds = Sum(self._rounds_bytes, self._rounds_digest.hexdigest())
+            self._current = Checkpoint(done, Sum.of_file(self.checkpoint_file), rounds)
+        return state
 
-    def kept(self) -> ModelState:
-        """Return what clients had kept after the last finished round."""
+    def _read_manifest(self) -> None:
+        """Go on with the manifest that is there, or make one of the files that are."""
+        found = Manifest.read(self.path)
+        if found is not None:
+            self._manifest, self._current = found, current(self.path, found)
+            return
+        for path in (self.config_file, self.partition_file, self.members_file):
+            if path.exists():
+                self._manifest = self._manifest.with_file(path.name, path.read_bytes())
+
+    def _write_rounds(self, content: bytes) -> None:
+        """Cut ``rounds.jsonl`` back to the lines that count."""
+        write_atomically(self.rounds_file, content)
+        self._rounds_digest, self._rounds_bytes = hashlib.sha256(content), len(content)
+
+    def _refuse_unlike(self, start: ServerState, found: ServerState) -> None:
+        """Refuse a checkpoint whose tensors besides the model are not those of this run."""
+        wrong = not_finite(prefixed({"server": found.extras, "shared": found.shared, "once": found.once}))
+        for group, wanted, given in (
+            ("server", start.extras, found.extras),
+            ("shared", start.shared, found.shared),
+            ("once", start.once, found.once),
+        ):
+            for name, value in wanted.items():
+                own = given.get(name)
+                if own is None or (own.shape, own.dtype) != (value.shape, value.dtype):
+                    wrong = wrong or f"{group}.{name}"
+        if wrong is not None:
+            raise FedpuError(
+                f"'{self.checkpoint_file}' is damaged: '{wrong}' is not what a run of config.toml keeps between "
+                f"rounds. {self._instead()}"
+            )
+
+    def _instead(self) -> str:
+        if self.previous_file.exists():
+            return f"'{self.previous_file}' is the checkpoint before it."
+        return "Restore it from a copy, or start a new run."
+
+    def client_states(self) -> ClientStates:
+        """Return what stayed with clients after the last finished round."""
         if not self.checkpoint_file.exists():
-            return {}
+            return ClientStates()
         with reading(self.checkpoint_file):
-            return _under("clients.", _read_tensors(self.checkpoint_file)[0])
+            return ClientStates.from_tensors(under("clients", _read_tensors(self.checkpoint_file)[0]))
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the finished rounds; a last line that was cut off by a kill is left out."""
@@ -221,14 +354,24 @@ class RunDirectory:
                     line = json.loads(text)
                 except json.JSONDecodeError:
                     break
-                int(line["round"])
+                _check_line(line)
                 lines.append(line)
         return lines
 
     def finish(self, state: ServerState, card: ModelCard, result: dict[str, Any]) -> None:
-        """Write the final model and the result."""
-        write_atomically(self.model_file, safetensors.torch.save(state.model, card.to_metadata()))
-        write_atomically(self.result_file, (json.dumps(result, indent=2) + "\n").encode())
+        """Write the final model and the result; the checkpoint before the last is not needed any more."""
+        model = safetensors.torch.save(state.model, card.to_metadata())
+        outcome = (json.dumps(result, indent=2) + "\n").encode()
+        self.previous_file.unlink(missing_ok=True)
+        last = () if self._current is None else (self._current,)
+        self._manifest = (
+            replace(self._manifest, checkpoints=last)
+            .with_file(self.model_file.name, model)
+            .with_file(self.result_file.name, outcome)
+        )
+        self._manifest.write(self.path)
+        write_atomically(self.model_file, model)
+        write_atomically(self.result_file, outcome)
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, or nothing."""
@@ -240,29 +383,57 @@ class RunDirectory:
                 float(result["accuracy"])
         return result
 
-    def model(self) -> tuple[ModelState, ModelCard]:
+    def model(self) -> tuple[Tensors, ModelCard]:
         """Return the final model of a finished run, or else that of its last finished round."""
-        for path, prefix in ((self.model_file, ""), (self.checkpoint_file, "model.")):
+        for path in (self.model_file, self.checkpoint_file):
             if path.exists():
                 with reading(path):
                     tensors, metadata = _read_tensors(path)
-                    return _under(prefix, tensors), ModelCard.from_metadata(metadata)
+                    model = tensors if path == self.model_file else under("model", tensors)
+                    card = ModelCard.from_metadata(metadata)
+                wrong = not_finite(model)
+                if wrong is not None:
+                    raise FedpuError(f"'{path}' can't be used: '{wrong}' holds values that are NaN or infinite.")
+                return model, card
         raise FedpuError(f"The run in '{self.path}' has not finished a round yet: it has no model.")
 
 
-def fit(network: nn.Module, model: ModelState, path: Path) -> None:
-    """Put saved parameters into a network, or say that they are another network's."""
-    try:
-        network.load_state_dict(model)
-    except RuntimeError as error:
-        raise FedpuError(f"'{path}' does not fit the network of config.toml: one of them was changed.") from error
+def fit(network: nn.Module, model: Tensors, path: Path) -> None:
+    """Put saved parameters into a network, or say that they are another network's, or no numbers."""
+    wanted = network.state_dict()
+    same = wanted.keys() == model.keys() and all(
+        (model[name].shape, model[name].dtype) == (value.shape, value.dtype) for name, value in wanted.items()
+    )
+    if not same:
+        raise FedpuError(f"'{path}' does not fit the network of config.toml: one of them was changed.")
+    wrong = not_finite(model)
+    if wrong is not None:
+        raise FedpuError(f"'{path}' can't be used: '{wrong}' holds values that are NaN or infinite.")
+    network.load_state_dict(model)
 
 
-def given_labels(federation: Federation, evaluation: Evaluation) -> np.ndarray[Any, np.dtype[np.int64]]:
+def not_finite(tensors: Tensors) -> str | None:
+    """Return the name of the first tensor that holds NaN or an infinite number; nothing, where none does."""
+    return next((name for name, value in tensors.items() if not bool(torch.isfinite(value).all())), None)
+
+
+def _check_line(line: dict[str, Any]) -> None:
+    """Refuse a line of ``rounds.jsonl`` that can't be gone on with (ValueError)."""
+    if type(line["round"]) is not int:
+        raise ValueError(f"a round is numbered {line['round']!r}")
+    seconds = line.get("seconds", 0.0)
+    if type(seconds) not in (int, float) or not math.isfinite(seconds):
+        raise ValueError(f"round {line['round']} took {seconds!r} seconds")
+    for name in ("accuracy", "loss", "validation"):
+        if type(line.get(name, 0.0)) not in (int, float):
+            raise ValueError(f"'{name}' of round {line['round']} is {line[name]!r}")
+
+
+def given_labels(federation: Federation, hidden: HiddenTruth) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the label that was given to each example of the data set, −1 where none was."""
     given = np.full(len(federation.inputs), UNLABELLED)
     labelled = federation.labels >= 0
-    given[evaluation.examples[federation.rows[labelled]].numpy()] = federation.labels[labelled].numpy()
+    given[hidden.examples[federation.rows[labelled]].numpy()] = federation.labels[labelled].numpy()
     return given
 
 
@@ -271,10 +442,6 @@ def fingerprint(federation: Federation) -> str:
     return hashlib.sha256(federation.inputs.numpy().data).hexdigest()
 
 
-def _read_tensors(path: Path) -> tuple[ModelState, dict[str, str]]:
+def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     with safetensors.safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-
-
-def _under(prefix: str, tensors: ModelState) -> ModelState:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -5,6 +5,7 @@ from fedpu.report.picture import holdings, save_picture, terminal_picture
 from fedpu.report.plot import save_figure
 from fedpu.report.priors import priors_figure, priors_table
 from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
+from fedpu.report.tuning import tuning_table
 
 __all__ = [
     "heading",
@@ -18,5 +19,6 @@ __all__ = [
     "save_reproduction",
     "terminal_picture",
     "terminal_table",
+    "tuning_table",
     "warning",
 ]

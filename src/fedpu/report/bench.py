@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fedpu.bench import Bench, Measurement
+from fedpu.applications.bench import Bench, Measurement
 from fedpu.record import write_atomically
 from fedpu.report.plot import METHOD_COLOURS, save_figure, style
 
@@ -49,7 +49,7 @@ def _cells(size: Measurement) -> tuple[str, ...]:
 
 
 def save_bench(result: Bench, path: Path) -> None:
-    """Write the table to a Markdown file, or draw seconds a round against the number of clients to a picture."""
+    """Write the table to a Markdown file, or draw seconds per round against the number of clients to a picture."""
     if path.suffix.lower() == ".md":
         write_atomically(path, bench_markdown(result).encode())
         return
@@ -57,7 +57,7 @@ def save_bench(result: Bench, path: Path) -> None:
     clients = [size.clients for size in result.sizes]
     axes.loglog(clients, [size.best for size in result.sizes], "o-", color=METHOD_COLOURS[0], label="best")
     axes.loglog(clients, [size.median for size in result.sizes], "o:", color=METHOD_COLOURS[2], label="median")
-    axes.set(xlabel="clients", ylabel="seconds a round", title="60,000 images in all")
+    axes.set(xlabel="clients", ylabel="seconds per round", title="60,000 images in all")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     save_figure(figure, path)

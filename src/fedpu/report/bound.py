@@ -18,15 +18,15 @@ from fedpu.theory import Counts, FederationBound, possible, printed, scaled, the
 
 def bound_dict(known: Counts, result: FederationBound, delta: float) -> dict[str, Any]:
     """Return the bounds as plain values: of every client, of their sum and mean, and the ratios to full supervision."""
-    facts, (clients, classes) = known.facts, known.facts.positive.shape
+    summary, (clients, classes) = known.summary, known.summary.positive.shape
     parts, one, everyone = result.fedpu, result.clients, result.all
     supervised = result.supervised.together()
     rows = [
         {
             "client": k,
-            "positive": facts.positive[k].nonzero()[:, 0].tolist(),
-            "labelled": int(facts.labelled[k].sum()),
-            "unlabelled": int(facts.unlabelled[k]),
+            "positive": summary.positive[k].nonzero()[:, 0].tolist(),
+            "labelled": int(summary.labelled[k].sum()),
+            "unlabelled": int(summary.unlabelled[k]),
             "complexity": float(one.complexity[k]),
             "labelled_deviation": float(parts.deviation[k, :-1].square().sum().sqrt()),
             "unlabelled_deviation": float(parts.deviation[k, -1]),
@@ -38,8 +38,8 @@ def bound_dict(known: Counts, result: FederationBound, delta: float) -> dict[str
         for k in range(clients)
     ]
     total = {
-        "labelled": int(facts.labelled.sum()),
-        "unlabelled": int(facts.unlabelled.sum()),
+        "labelled": int(summary.labelled.sum()),
+        "unlabelled": int(summary.unlabelled.sum()),
         "complexity": float(everyone.complexity),
         "labelled_deviation": float(parts.deviation[:, :-1].square().sum().sqrt()),
         "unlabelled_deviation": float(parts.deviation[:, -1].square().sum().sqrt()),
@@ -57,7 +57,7 @@ def bound_dict(known: Counts, result: FederationBound, delta: float) -> dict[str
     return {
         "delta": delta,
         "v": result.v,
-        "scenario": facts.scenario,
+        "scenario": summary.scenario,
         "clients": rows,
         "sum": total,
         "mean": {"bound": float(everyone.total) / clients, "supervised": float(supervised.total) / clients},
@@ -125,10 +125,10 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
     """Draw the mean bound of a client against the labelled and the unlabelled counts."""
     from matplotlib.ticker import LogLocator  # heavy to import, and most commands draw nothing
 
-    if not known.facts.unlabelled.any():
+    if not known.summary.unlabelled.any():
         raise ConfigError("Nothing is unlabelled here, so there is no count to draw the bound against.")
     figure, panels = style(10.0, 4.2, panels=2)
-    clients = len(known.facts.positive)
+    clients = len(known.summary.positive)
     here = theorem5(known, lent, delta, vc)
     for axes, which in zip(panels, ("labelled", "unlabelled"), strict=True):
         other = "unlabelled" if which == "labelled" else "labelled"
@@ -149,8 +149,8 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
             thick = 2.2 if line == "-" else 1.3
             axes.loglog(x, [v / clients for v in values], line, color=METHOD_COLOURS[colour], lw=thick, label=name)
         axes.plot(now, float(here.all.total) / clients, "o", color=METHOD_COLOURS[0], label="as configured")
-        axes.set(xlabel=f"{which} examples a client")
-        axes.set_title(f"with {_mean_count(known, other):,.0f} {other} examples a client", fontsize=10)
+        axes.set(xlabel=f"{which} examples per client")
+        axes.set_title(f"with {_mean_count(known, other):,.0f} {other} examples per client", fontsize=10)
         for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:g}")):
             low, high = axis.get_view_interval()
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
@@ -165,7 +165,7 @@ def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> 
 
 
 def _mean_count(known: Counts, which: str) -> float:
-    return int(getattr(known.facts, which).sum()) / len(known.facts.positive)
+    return int(getattr(known.summary, which).sum()) / len(known.summary.positive)
 
 
 def _part(result: FederationBound, groups: slice) -> float:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import html
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
-from fedpu.comparison import Comparison, Row
+from fedpu.applications.comparison import Comparison, Row, is_end
+from fedpu.method import METHODS
 from fedpu.record import write_atomically
 from fedpu.report.plot import METHOD_COLOURS, as_svg, save_figure, style
 
-MEANING = {
-    "positive-only": "labelled data alone (Baseline-1)",
-    "supervised": "every label known (Baseline-2)",
-    "conventional-pu": "negatives as one class (Baseline-3)",
-    "fedpu": "labelled and unlabelled data",
-}
+VALIDATION = "validation (lower is better)"
 HEADINGS = ("method", "trained on", "accuracy", "supervision gap closed", "seconds")
 
 
@@ -28,7 +24,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     gap = f"{statistics.fmean(row.gap_closed):.0%}" if row.gap_closed else "–"
     return (
         row.method,
-        MEANING.get(row.method.partition("+")[0], ""),
+        METHODS[row.method.partition("+")[0]].trained_on,
         f"{100 * row.mean:.2f} %{spread}",
         gap,
         f"{row.seconds:.0f}",
@@ -36,23 +32,48 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
 
 
 def table(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the headings and the rows, with a column for ε where a row has one."""
+    """Return the headings and the rows, with columns for ε and for the validation score where a row has one."""
     rows: list[tuple[str, ...]] = [HEADINGS, *(cells(row) for row in comparison.rows)]
-    if all(row.epsilon is None for row in comparison.rows):
-        return rows
-    spent = ["ε spent", *("–" if row.epsilon is None else f"{row.epsilon:.3g}" for row in comparison.rows)]
-    return [(*row[:-1], epsilon, row[-1]) for row, epsilon in zip(rows, spent, strict=True)]
+    for heading, texts in (
+        (VALIDATION, [validation_cell(row) for row in comparison.rows]),
+        ("ε spent", ["–" if row.epsilon is None else f"{row.epsilon:.3g}" for row in comparison.rows]),
+    ):
+        if any(text != "–" for text in texts):
+            rows = [(*row[:-1], text, row[-1]) for row, text in zip(rows, [heading, *texts], strict=True)]
+    return rows
+
+
+def validation_cell(row: Row) -> str:
+    """Return the score on what clients hold out; that of a method which is given every label is another quantity."""
+    if row.validations is None or METHODS[row.method.partition("+")[0]].fully_labelled:
+        return "–"
+    spread = f" ± {statistics.stdev(row.validations):.4f}" if len(row.validations) > 1 else ""
+    return f"{statistics.fmean(row.validations):.4f}{spread}"
+
+
+def gap_text(comparison: Comparison) -> str:
+    """Return what the share of the gap is, with this comparison's baselines."""
+    names, several = {}, ""
+    ends: dict[Literal["lower", "upper"], str] = {"lower": "Baseline-1", "upper": "Baseline-2"}
+    for end, paper in ends.items():
+        methods = [row.method for row in comparison.rows if is_end(row.method, end)]
+        names[end] = methods[0] if len(methods) == 1 else paper
+        if len(methods) > 1:
+            several += f"; {paper}: the best of {', '.join(methods)} in each seed"
+    lower, upper = names["lower"], names["upper"]
+    return f"gap closed = (method − {lower}) / ({upper} − {lower}), on the same partitions{several}"
 
 
 def terminal_table(comparison: Comparison) -> Table:
     """Return the table for a terminal."""
     shown = Table(title=title(comparison), title_justify="left", header_style="bold")
     headings, *rows = table(comparison)
+    own = comparison.config.method.name
     for index, heading in enumerate(headings):
         shown.add_column(heading, justify="left" if index < 2 else "right")
     for row in rows:
-        shown.add_row(*row, style="bold green" if row[0] == "fedpu" else "")
-    shown.caption = "gap closed = (method − positive-only) / (supervised − positive-only), on the same partitions"
+        shown.add_row(*row, style="bold green" if row[0] == own else "")
+    shown.caption = gap_text(comparison)
     shown.caption_justify = "left"
     return shown
 
@@ -76,34 +97,55 @@ def markdown(comparison: Comparison) -> str:
 
 
 def curves_figure(comparison: Comparison) -> Any:
-    """Return the learning curves: the mean over seeds, and the range of the seeds as a band."""
-    figure, axes = style(7.5, 4.2)
-    for index, row in enumerate(comparison.rows):
-        colour = METHOD_COLOURS[index % len(METHOD_COLOURS)]
-        rounds = [number for number, _ in row.curves[0]]
-        values = [[100 * accuracy for _, accuracy in curve] for curve in row.curves]
-        mean = [statistics.fmean(column) for column in zip(*values, strict=True)]
-        axes.plot(rounds, mean, color=colour, linewidth=2)
-        axes.fill_between(
-            rounds,
-            [min(c) for c in zip(*values, strict=True)],
-            [max(c) for c in zip(*values, strict=True)],
-            color=colour,
-            alpha=0.15,
-            linewidth=0,
-        )
-        axes.annotate(
-            f" {row.method} {mean[-1]:.1f} %",
-            (rounds[-1], mean[-1]),
-            color=colour,
-            va="center",
-            fontsize=9,
-            annotation_clip=False,
-        )
+    """Return the learning curves: the mean over seeds, and the range of the seeds as a band.
+
+    Where clients hold data out, a second panel has the score there.
+    """
+    scored = [row for row in comparison.rows if validation_cell(row) != "–"]
+    if scored:
+        figure, (axes, right) = style(13.0, 4.2, panels=2, sharey=False)
+        for row in scored:
+            assert row.validation_curves is not None
+            _draw(right, row.method, row.validation_curves, _colour(comparison, row), "{:.4f}")
+        right.set(xlabel="round", ylabel=VALIDATION)
+        right.margins(x=0)
+        right.grid(axis="y", alpha=0.3)
+    else:
+        figure, axes = style(7.5, 4.2)
+    for row in comparison.rows:
+        curves = [[(number, 100 * accuracy) for number, accuracy in curve] for curve in row.curves]
+        _draw(axes, row.method, curves, _colour(comparison, row), "{:.1f} %")
     axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(0, 100))
     axes.margins(x=0)
     axes.grid(axis="y", alpha=0.3)
     return figure
+
+
+def _colour(comparison: Comparison, row: Row) -> str:
+    return METHOD_COLOURS[comparison.rows.index(row) % len(METHOD_COLOURS)]
+
+
+def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], colour: str, form: str) -> None:
+    rounds = [number for number, _ in curves[0]]
+    values = [[value for _, value in curve] for curve in curves]
+    mean = [statistics.fmean(column) for column in zip(*values, strict=True)]
+    axes.plot(rounds, mean, color=colour, linewidth=2)
+    axes.fill_between(
+        rounds,
+        [min(c) for c in zip(*values, strict=True)],
+        [max(c) for c in zip(*values, strict=True)],
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+    )
+    axes.annotate(
+        f" {name} {form.format(mean[-1])}",
+        (rounds[-1], mean[-1]),
+        color=colour,
+        va="center",
+        fontsize=9,
+        annotation_clip=False,
+    )
 
 
 def save_comparison(comparison: Comparison, folder: Path) -> Path:
@@ -122,6 +164,7 @@ def html_page(comparison: Comparison, curves: str) -> str:
     headings, *lines = table(comparison)
     rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
     heads = "".join(f"<th>{heading}</th>" for heading in headings)
+    gap = gap_text(comparison)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>fedpu: {html.escape(title(comparison))}</title>
 <style>
@@ -132,7 +175,7 @@ svg {{ width: 100%; height: auto }} pre {{ background: #f4f6f8; padding: 1rem; o
 </style></head><body>
 <h1>Comparison</h1><p>{html.escape(title(comparison))}</p>
 <table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
-<p>Gap closed = (method − positive-only) / (supervised − positive-only), on the same partitions.</p>
+<p>{html.escape(gap[0].upper() + gap[1:])}.</p>
 {curves}
 <h2>Configuration</h2><pre>{html.escape(comparison.config.to_toml())}</pre>
 </body></html>

@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from fedpu.labelling import Evaluation, Federation
+from fedpu.labelling import Federation, HiddenTruth
 from fedpu.report.plot import COLOURS, save_figure, style
 
 Counts = np.ndarray[Any, np.dtype[np.int64]]
@@ -29,16 +29,16 @@ class Holdings:
     classes: tuple[str, ...]
 
 
-def holdings(federation: Federation, evaluation: Evaluation) -> Holdings:
+def holdings(federation: Federation, hidden: HiddenTruth) -> Holdings:
     """Count what every client holds, with the truth that only evaluation has."""
     clients, classes = len(federation), len(federation.classes)
-    flat = federation.owner * classes + evaluation.hidden.clamp(min=0)
+    flat = federation.owner * classes + hidden.labels.clamp(min=0)
 
     def count(chosen: torch.Tensor) -> Counts:
         counts: Counts = torch.bincount(flat[chosen], minlength=clients * classes).reshape(clients, classes).numpy()
         return counts
 
-    known = evaluation.hidden >= 0
+    known = hidden.labels >= 0
     labelled = federation.labels >= 0
     unknown = torch.bincount(federation.owner[~known], minlength=clients).numpy()
     return Holdings(count(labelled), count(known & ~labelled), unknown, federation.classes)
@@ -86,7 +86,7 @@ def _cell(labelled: int, unlabelled: int, with_count: bool) -> Text:
 
 
 def save_picture(held: Holdings, path: Path) -> None:
-    """Draw the picture to a PNG or SVG file: a square a class, its filled part labelled, its size the number held."""
+    """Draw the picture to a PNG or SVG file: one square per class, its filled part labelled, its size the number."""
     clients, classes = held.labelled.shape
     shown = min(clients, 2 * SHOWN)
     total = (held.labelled + held.unlabelled)[:shown]

@@ -14,12 +14,12 @@ METHOD_COLOURS = ["#1b7f5c", "#c8553d", "#2d4a7c", "#b08900", "#7a4fa3", "#4f9da
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def style(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
+def style(width: float, height: float, panels: int = 1, sharey: bool = True) -> tuple[Any, Any]:
     """Return a figure and its axes, or several side by side, plain, without the machinery of interactive windows."""
     from matplotlib.figure import Figure  # heavy to import, and most commands draw nothing
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(1, panels, sharey=True)
+    axes = figure.subplots(1, panels, sharey=sharey)
     for panel in figure.axes:
         panel.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -1,4 +1,4 @@
-"""Estimated class priors for people: a line a client, and a picture of estimates against the truth."""
+"""Estimated class priors for people: one line per client, and a picture of estimates against the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from fedpu.estimation import ClientPriors, PriorEstimates
+from fedpu.applications.prior_estimates import ClientPriors, PriorEstimates
 from fedpu.report.plot import COLOURS, METHOD_COLOURS, style
 
 SHOWN = 30
@@ -16,9 +16,8 @@ SHOWN = 30
 
 def priors_table(estimates: PriorEstimates) -> Table:
     """Return the estimates of each client's positive classes, and of all others together."""
-    level = f"{estimates.level:.0%}"
     table = Table(
-        title=f"Class priors by '{estimates.config.priors.estimator}' [{level} interval] (true share)",
+        title=f"Class priors by '{estimates.config.priors.estimator}' [{_bounds(estimates)}] (true share)",
         title_justify="left",
         header_style="bold",
         box=None,
@@ -30,14 +29,22 @@ def priors_table(estimates: PriorEstimates) -> Table:
         deviations = client.deviations()
         error = f"{np.mean(deviations):.4f}" if deviations else "–"
         table.add_row(str(client.client), _positive(client), _negative(client), error)
-    told = []
+    notes = []
     if len(estimates.clients) > SHOWN:
-        told.append(f"… and {len(estimates.clients) - SHOWN} more clients; --json gives all.")
+        notes.append(f"… and {len(estimates.clients) - SHOWN} more clients; --json gives all.")
     if estimates.mean_absolute_error is not None:
-        told.append(f"Mean absolute error over all clients and classes: {estimates.mean_absolute_error:.4f}")
-    if told:
-        table.caption, table.caption_justify = "\n".join(told), "left"
+        notes.append(
+            f"Mean absolute error over all clients and classes: {estimates.mean_absolute_error:.4f}; of the guess that "
+            f"classes are even in the unlabelled data: {estimates.guess_error:.4f}"
+        )
+    if notes:
+        table.caption, table.caption_justify = "\n".join(notes), "left"
     return table
+
+
+def _bounds(estimates: PriorEstimates) -> str:
+    """Name the bounds for what they are: of a shrunk estimate what is left open, else the spread of a sample."""
+    return f"{estimates.level:.0%} {'range' if estimates.config.priors.shrink else 'bootstrap of the sample'}"
 
 
 def _positive(client: ClientPriors) -> str:
@@ -91,7 +98,7 @@ def priors_figure(estimates: PriorEstimates) -> Any:
         axes.set(xlabel="class", ylabel="estimated prior")
     axes.legend(frameon=False, fontsize=9)
     axes.set_title(
-        f"'{estimates.config.priors.estimator}' after {estimates.rounds} rounds, bars: {estimates.level:.0%} intervals",
+        f"'{estimates.config.priors.estimator}' after {estimates.rounds} rounds, bars: {_bounds(estimates)}",
         fontsize=10,
     )
     return figure

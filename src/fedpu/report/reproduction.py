@@ -11,23 +11,26 @@ from typing import Any
 
 from rich.table import Table as RichTable
 
-from fedpu.paper import Scale, Table
+from fedpu.aggregation import AGGREGATIONS
+from fedpu.applications.reproduction import CellOutcome, RowOutcome, TableOutcome
+from fedpu.augmentation import VIEWS
+from fedpu.models import MODELS
+from fedpu.paper import Scale, Table, common_columns
 from fedpu.record import write_atomically
 from fedpu.report.plot import METHOD_COLOURS, as_svg, panels, save_figure
-from fedpu.reproduction import CellOutcome, RowOutcome, TableOutcome
 
-HEADINGS = ("row", "method", "paper", "ours", "difference", "gap closed: paper", "ours")
+HEADINGS = ("row", "method", "paper", "ours", "difference", "minus FedPU", "gap closed: paper", "ours")
 REDUCED = {
     "quick": "REDUCED: a quick look at a fifteenth of the data or fewer rounds. These numbers are not the paper's "
     "setting.",
     "cpu": "Reduced to what two cores can carry; the paper's scale is a preset for a GPU.",
 }
 EXPLANATION = (
-    "Accuracies in per cent on the test set after the last round. Gap closed = (method − Baseline-1) / (Baseline-2 − "
-    "Baseline-1), all three on the same partition."
+    "Accuracies in per cent on the test set after the last round, mean ± standard deviation where there are several "
+    "seeds. Minus FedPU = accuracy minus FedPU's on the same partition: the mean over the seeds that both have been "
+    "run with, and a 95 % interval of Student's t. Gap closed = (method − Baseline-1) / (Baseline-2 − Baseline-1), "
+    "all three on the same partition; of several Baseline-1s the best of each seed."
 )
-COLOURED_FIRST = ("fedpu", "positive-only", "supervised", "conventional-pu")
-"""columns that have the same colour in every table's picture, the one that comparisons give them"""
 
 
 def heading(table: Table) -> str:
@@ -48,12 +51,24 @@ def line(row: RowOutcome, cell: CellOutcome) -> tuple[str, ...]:
     return (
         row.row.name if cell is row.cells[0] else "",
         cell.cell.column.heading,
-        f"{cell.cell.published:.2f}",
+        "–" if cell.cell.published is None else f"{cell.cell.published:.2f}",
         ours,
         "–" if cell.difference is None else f"{cell.difference:+.2f}",
+        less_ours(cell),
         "–" if cell.published_gap is None else f"{cell.published_gap:.0%}",
         "–" if cell.gap is None else f"{cell.gap:.0%}",
     )
+
+
+def less_ours(cell: CellOutcome) -> str:
+    """Return the paired difference to the paper's own method with its interval, or that there is one seed."""
+    difference = cell.paired
+    if difference is None:
+        return "–"
+    if difference.interval is None:
+        return f"{difference.mean:+.2f} (one seed)"
+    low, high = difference.interval
+    return f"{difference.mean:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def reproduction_table(outcome: TableOutcome) -> RichTable:
@@ -63,11 +78,11 @@ def reproduction_table(outcome: TableOutcome) -> RichTable:
         shown.add_column(text, justify="left" if index < 2 else "right")
     for row in outcome.rows:
         for cell in row.cells:
-            ours = cell.cell.column.key.startswith("fedpu")
+            ours = cell.cell.column.ours
             shown.add_row(*line(row, cell), style="bold green" if ours else "", end_section=cell is row.cells[-1])
-    told = warning(outcome.table, outcome.scale)
-    if told:
-        shown.caption, shown.caption_justify, shown.caption_style = told, "left", "yellow"
+    note = warning(outcome.table, outcome.scale)
+    if note:
+        shown.caption, shown.caption_justify, shown.caption_style = note, "left", "yellow"
     return shown
 
 
@@ -86,7 +101,7 @@ def _markdown_table(outcome: TableOutcome) -> str:
     for row in outcome.rows:
         for cell in row.cells:
             texts = line(row, cell)
-            if cell.cell.column.key.startswith("fedpu"):
+            if cell.cell.column.ours:
                 texts = (texts[0], *(text if text == "–" else f"**{text}**" for text in texts[1:]))
             lines.append(f"| {' | '.join(texts)} |")
     lines += ["", *(f"- {note}" for note in table.notes)]
@@ -107,9 +122,14 @@ def settings_line(outcome: TableOutcome) -> str:
     """Return the settings that matter for reading the numbers, from the recorded configurations' own source."""
     values = outcome.rows[0].cells[0].cell.settings(outcome.scale)
     training = {"rounds": 200, "lr": 0.01, "momentum": 0.5} | values.get("aggregation", {})
-    model = values.get("model", {"name": "paper-cnn"})
+    model = values.get("model", {"name": next(iter(MODELS))})
     network = model["name"] + "".join(f", {key} {value}" for key, value in model.items() if key != "name")
-    named = training.pop("name", "fedavg")
+    views = {
+        f"{key} view" if key in VIEWS else key: " + ".join(value) if isinstance(value, list) else value
+        for key, value in values.get("augmentation", {}).items()
+    }
+    network += "".join(f", {key} {value}" for key, value in views.items())
+    named = training.pop("name", next(iter(AGGREGATIONS)))
     rest = ", ".join(f"{key} {value}" for key, value in training.items())
     return f"Data {values['data']['name']}, network {network}, {named}: {rest}."
 
@@ -124,8 +144,11 @@ def _has_curves(outcome: TableOutcome) -> bool:
 
 
 def curves_figure(outcome: TableOutcome) -> Any:
-    """Return the learning curves, a panel a row: the mean over seeds, and their range as a band."""
-    keys = [*COLOURED_FIRST, *(column.key for column in outcome.table.columns if column.available)]
+    """Return the learning curves, one panel per row: the mean over seeds, and their range as a band."""
+    # The columns that many tables have take the same colours in all of them; those past the paper come last.
+    known = (*common_columns().values(), *outcome.table.columns)
+    in_order = sorted(known, key=lambda column: (column.beside is not None, not column.ours))
+    keys = [column.key for column in in_order if column.available]
     colours = dict(zip(dict.fromkeys(keys), cycle(METHOD_COLOURS), strict=False))
     figure, axes = panels(len(outcome.rows))
     for place, row in zip(axes, outcome.rows, strict=True):
@@ -147,8 +170,10 @@ def curves_figure(outcome: TableOutcome) -> Any:
                 alpha=0.15,
                 linewidth=0,
             )
-            place.axhline(cell.cell.published, color=colour, linewidth=0.9, linestyle=":")
-            lowest = min(lowest, mean[len(mean) // 4], cell.cell.published)
+            lowest = min(lowest, mean[len(mean) // 4])
+            if cell.cell.published is not None:
+                place.axhline(cell.cell.published, color=colour, linewidth=0.9, linestyle=":")
+                lowest = min(lowest, cell.cell.published)
         place.set_title(row.row.name, fontsize=9)
         place.set_xlabel("round", fontsize=8)
         place.set_ylim(max(0.0, lowest - 5), 100)
@@ -162,7 +187,7 @@ def curves_figure(outcome: TableOutcome) -> Any:
 
 
 def save_reproduction(outcomes: Sequence[TableOutcome], out: Path) -> Path:
-    """Write ``results.md``, ``results.html`` and a picture a table; return the page."""
+    """Write ``results.md``, ``results.html`` and one picture per table; return the page."""
     pictures: dict[int, str] = {}
     for outcome in outcomes:
         if _has_curves(outcome):
@@ -202,13 +227,13 @@ def _html_table(outcome: TableOutcome, picture: str) -> str:
     rows = []
     for row in outcome.rows:
         for cell in row.cells:
-            classes = ["first"] * (cell is row.cells[0]) + ["ours"] * cell.cell.column.key.startswith("fedpu")
+            classes = ["first"] * (cell is row.cells[0]) + ["ours"] * cell.cell.column.ours
             texts = "".join(f"<td>{html.escape(text)}</td>" for text in line(row, cell))
             rows.append(f'<tr class="{" ".join(classes)}">{texts}</tr>')
-    told = warning(outcome.table, outcome.scale)
+    note = warning(outcome.table, outcome.scale)
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in outcome.table.notes)
     return f"""<h2>{html.escape(heading(outcome.table))}</h2>
-{f'<p class="reduced">{html.escape(told)}</p>' if told else ""}
+{f'<p class="reduced">{html.escape(note)}</p>' if note else ""}
 <p class="settings">{html.escape(settings_line(outcome))}</p>
 <table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table><ul>{notes}</ul>
 {picture}

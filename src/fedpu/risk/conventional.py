@@ -6,18 +6,18 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from fedpu.risk.constants import Clamp, RiskConstants, Terms, plain_constants
 from fedpu.risk.expectation import memberships
 from fedpu.risk.federated import clamped, total
-from fedpu.risk.task import Clamp, Task, Terms, plain_task
 
 
 def conventional_pu_risk(
     logits: Float[Tensor, "n C"],
     labels: Int64[Tensor, " n"],
-    task: Task,
+    constants: RiskConstants,
     *,
     bounded: bool = False,
-    clamp: Clamp = "max",
+    clamp: Clamp = "reverse",
 ) -> Terms:
     """Multi-positive PU risk with one grouped negative class (Xu et al. 2017), kept non-negative as in nnPU.
 
@@ -25,19 +25,19 @@ def conventional_pu_risk(
     The loss is −log p, or 1 − p if ``bounded``. Nothing here tells one negative class from another.
     """
     log_p = logits.log_softmax(dim=1)
-    p = task.positive.to(logits.dtype)
-    exists = (~task.positive).any()
-    group = torch.where(task.positive & exists, -torch.inf, logits).logsumexp(dim=1)
+    p = constants.positive.to(logits.dtype)
+    exists = (~constants.positive).any()
+    group = torch.where(constants.positive & exists, -torch.inf, logits).logsumexp(dim=1)
     log_group = group - logits.logsumexp(dim=1)
     wrong = 1 - log_p.exp() if bounded else -log_p
     wrong_group = (1 - log_group.exp() if bounded else -log_group) * exists
 
-    batch = memberships(labels, task.shares)
-    weight = task.unlabelled_share * task.unlabelled_priors
+    batch = memberships(labels, constants.shares)
+    weight = constants.unlabelled_share * constants.unlabelled_priors
     terms: Terms = {
-        "positive": (task.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
+        "positive": (constants.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
         "against-negative": -(weight * p * (batch.labelled @ wrong_group)).sum(),
-        "unlabelled": task.unlabelled_share * (batch.unlabelled @ wrong_group),
+        "unlabelled": constants.unlabelled_share * (batch.unlabelled @ wrong_group),
     }
     terms["clamp"] = clamped(terms["unlabelled"] + terms["against-negative"], clamp)
     return total(terms)
@@ -66,5 +66,5 @@ def _binary(
 ) -> Terms:
     # Two classes with logits (0, z): p_1 = σ(z), so −log p_1 is the logistic loss and 1 − p_1 the sigmoid loss.
     logits = torch.stack([torch.zeros_like(scores), scores], dim=1)
-    task = plain_task(torch.tensor([False, True]), torch.tensor([1 - prior, prior], dtype=scores.dtype))
-    return conventional_pu_risk(logits, positive, task, bounded=bounded, clamp=clamp)
+    constants = plain_constants(torch.tensor([False, True]), torch.tensor([1 - prior, prior], dtype=scores.dtype))
+    return conventional_pu_risk(logits, positive, constants, bounded=bounded, clamp=clamp)

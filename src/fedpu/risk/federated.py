@@ -5,18 +5,18 @@ from __future__ import annotations
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from fedpu.risk.constants import Clamp, RiskConstants, Terms
 from fedpu.risk.expectation import labelled_mean, memberships, own_class
 from fedpu.risk.surrogates import SURROGATES
-from fedpu.risk.task import Clamp, Task, Terms
 
 
 def fedpu_risk(
     logits: Float[Tensor, "n C"],
     labels: Int64[Tensor, " n"],
-    task: Task,
+    constants: RiskConstants,
     *,
     surrogate: str = "log",
-    clamp: Clamp = "max",
+    clamp: Clamp = "reverse",
     cross_entropy: float = 0.0,
 ) -> Terms:
     """``equ:fedpurisk`` with every subtracted loss rewritten as an added one.
@@ -32,23 +32,23 @@ def fedpu_risk(
     is concerned.
     """
     wrong, right = SURROGATES[surrogate](logits)
-    batch = memberships(labels, task.shares)
+    batch = memberships(labels, constants.shares)
     ones, unlabelled_one = batch.of_one
-    p = task.positive.to(logits.dtype)
+    p = constants.positive.to(logits.dtype)
     negatives = len(p) - p.sum()
     exists = (negatives > 0).to(logits.dtype)  # with no negative class there is nothing to learn from U
 
     decided_positive = right @ p
     constant = exists * (negatives - 1)
-    weight = task.unlabelled_share * task.unlabelled_priors
+    weight = constants.unlabelled_share * constants.unlabelled_priors
     terms: Terms = {
-        "positive": (task.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
+        "positive": (constants.priors * p * (batch.labelled * wrong.T).sum(dim=1)).sum(),
         "against-negative": -(weight * (exists * p * (batch.labelled @ decided_positive) + constant * p * ones)).sum(),
-        "unlabelled": task.unlabelled_share
+        "unlabelled": constants.unlabelled_share
         * (exists * (batch.unlabelled @ decided_positive) + constant * unlabelled_one),
-        "lent": ((task.priors * p)[:, None] * task.lent * (batch.labelled @ right - ones[:, None])).sum(),
+        "lent": ((constants.priors * p)[:, None] * constants.lent * (batch.labelled @ right - ones[:, None])).sum(),
     }
-    floor = constant * (task.unlabelled_share * unlabelled_one - (weight * p * ones).sum())
+    floor = constant * (constants.unlabelled_share * unlabelled_one - (weight * p * ones).sum())
     terms["clamp"] = clamped(terms["unlabelled"] + terms["against-negative"] - floor, clamp)
     if cross_entropy:
         losses = -own_class(logits.log_softmax(dim=1), labels)

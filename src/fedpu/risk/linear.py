@@ -1,8 +1,8 @@
 """Risks that are linear in −log p and −log(1 − p + ε), for a stack of clients at once, with their gradient written out.
 
 The trainable risk is Σ over examples and classes of ``wrong`` and ``right`` times weights that depend on the example's
-label alone: a table a client. Looking the weights up and writing the softmax's gradient down takes a dozen operations
-for all clients of a stack, where automatic differentiation takes a hundred for each. Equal to
+label alone: one table per client. Looking the weights up and writing the softmax's gradient down takes a dozen
+operations for all clients of a stack, where automatic differentiation takes a hundred for each. Equal to
 :func:`fedpu.risk.fedpu_risk` (tested).
 """
 
@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from fedpu.risk.constants import Clamp, Expectation, RiskConstants
 from fedpu.risk.surrogates import EPSILON
-from fedpu.risk.task import Clamp, Expectation, Task
 
 PADDING = -2
 """the label of an example that is only there to fill a stack's shorter batches"""
@@ -42,7 +42,7 @@ class LinearRisk(NamedTuple):
     """four blocks of C: of −log p_m in ``positive``; of −log(1−p_m+ε) in ``against-negative``, ``unlabelled``,
     ``lent``
     """
-    constants: Float[Tensor, "*K G 4"]
+    fixed: Float[Tensor, "*K G 4"]
     """what an example adds to each block's term whatever is decided"""
 
 
@@ -56,25 +56,25 @@ def fedpu_form(clamp: Clamp, expectation: Expectation, cross_entropy: float) -> 
     return LinearForm((*names, *extra), clamp, expectation == "unbiased", plain=cross_entropy)
 
 
-def fedpu_table(task: Task) -> LinearRisk:
+def fedpu_table(constants: RiskConstants) -> LinearRisk:
     """Return the weights of ``equ:fedpurisk`` in its trainable form with the log surrogate."""
-    p = task.positive.to(task.priors.dtype)
+    p = constants.positive.to(constants.priors.dtype)
     negatives = (1 - p).sum(dim=-1, keepdim=True)
     exists = (negatives > 0).to(p.dtype)
     classes = p.shape[-1]
-    labelled = -task.unlabelled_share[..., None] * task.unlabelled_priors * p * exists
+    labelled = -constants.unlabelled_share[..., None] * constants.unlabelled_priors * p * exists
     weights = p.new_zeros(*p.shape[:-1], classes + 1, 4 * classes)
     own, against, unlabelled, lent = weights.split(classes, dim=-1)
-    own[..., :classes, :] = torch.diag_embed(task.priors * p)
+    own[..., :classes, :] = torch.diag_embed(constants.priors * p)
     against[..., :classes, :] = labelled[..., :, None] * p[..., None, :]
-    unlabelled[..., classes, :] = task.unlabelled_share[..., None] * p * exists
-    lent[..., :classes, :] = (task.priors * p)[..., None] * task.lent
-    constants = p.new_zeros(*p.shape[:-1], classes + 1, 4)
-    constants[..., :classes, 1] = labelled * (negatives - 1)
-    constants[..., classes, 2] = task.unlabelled_share * exists[..., 0] * (negatives[..., 0] - 1)
-    constants[..., 3] = -lent.sum(dim=-1)
-    scale = torch.where(task.shares > 0, 1 / task.shares.clamp(min=1e-12), 1)[..., None]
-    return LinearRisk(weights * scale, constants * scale)
+    unlabelled[..., classes, :] = constants.unlabelled_share[..., None] * p * exists
+    lent[..., :classes, :] = (constants.priors * p)[..., None] * constants.lent
+    fixed = p.new_zeros(*p.shape[:-1], classes + 1, 4)
+    fixed[..., :classes, 1] = labelled * (negatives - 1)
+    fixed[..., classes, 2] = constants.unlabelled_share * exists[..., 0] * (negatives[..., 0] - 1)
+    fixed[..., 3] = -lent.sum(dim=-1)
+    scale = torch.where(constants.shares > 0, 1 / constants.shares.clamp(min=1e-12), 1)[..., None]
+    return LinearRisk(weights * scale, fixed * scale)
 
 
 def linear_risk(
@@ -118,12 +118,12 @@ def _blocks(
     # d(−log p_m)/dz_j = p_j − 1[j=m];   d(−log(1−p_m+ε))/dz_j = p_m (1[j=m] − p_j) / (1−p_m+ε)
     own, against, unlabelled, lent = weights.split(classes, dim=2)
     hidden = (against + unlabelled).mul_(_gradient_factor(excess, form.clamp)[:, None, None])
-    pull = hidden.add_(lent).mul_(p).div_(rest).sub_(own)
-    gradient = torch.addcmul(pull, p, pull.sum(dim=2, keepdim=True), value=-1)
+    slope = hidden.add_(lent).mul_(p).div_(rest).sub_(own)
+    gradient = torch.addcmul(slope, p, slope.sum(dim=2, keepdim=True), value=-1)
 
-    constants = risk.constants.gather(1, group[:, :, None].expand(-1, -1, 4)) * example[:, :, None]
+    fixed = risk.fixed.gather(1, group[:, :, None].expand(-1, -1, 4)) * example[:, :, None]
     below = (-excess).clamp(min=0) * {"max": 1.0, "reverse": 2.0, "off": 0.0}[form.clamp]
-    return gradient, torch.cat([sums + constants.sum(dim=1), below[:, None]], dim=1)
+    return gradient, torch.cat([sums + fixed.sum(dim=1), below[:, None]], dim=1)
 
 
 def _members(

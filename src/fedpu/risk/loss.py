@@ -10,9 +10,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from fedpu.errors import ConfigError, did_you_mean
+from fedpu.risk.constants import Clamp, RiskConstants, Terms, plain_constants
 from fedpu.risk.federated import fedpu_risk
 from fedpu.risk.surrogates import SURROGATES
-from fedpu.risk.task import Clamp, Task, Terms, plain_task
 
 
 class FedPULoss(nn.Module):
@@ -46,11 +46,11 @@ class FedPULoss(nn.Module):
         SURROGATES[surrogate]
         mask = torch.zeros(classes, dtype=torch.bool)
         mask[chosen] = True
-        task = plain_task(mask, _shares("priors", priors, classes), lent)
+        constants = plain_constants(mask, _shares("priors", priors, classes), lent)
         if unlabelled_priors is not None:
-            task = task._replace(unlabelled_priors=_shares("unlabelled_priors", unlabelled_priors, classes))
-        task = task._replace(unlabelled_share=torch.tensor(float(unlabelled_share)))
-        for name, value in task._asdict().items():
+            constants = constants._replace(unlabelled_priors=_shares("unlabelled_priors", unlabelled_priors, classes))
+        constants = constants._replace(unlabelled_share=torch.tensor(float(unlabelled_share)))
+        for name, value in constants._asdict().items():
             self.register_buffer(name, value)
         self.surrogate, self.cross_entropy = surrogate, cross_entropy
         self.clamp = cast(Clamp, clamp)
@@ -60,10 +60,12 @@ class FedPULoss(nn.Module):
         allowed = torch.cat([self.get_buffer("positive"), self.get_buffer("positive").new_ones(1)])
         if bool((labels < -1).any()) or bool((labels >= logits.shape[1]).any()) or not bool(allowed[labels].all()):
             raise ConfigError("labels must be −1 for unlabelled examples, or one of the positive classes.")
-        buffers = (self.get_buffer(name) for name in Task._fields)
-        task = Task(*(buffer.to(logits.dtype) if buffer.is_floating_point() else buffer for buffer in buffers))
+        buffers = (self.get_buffer(name) for name in RiskConstants._fields)
+        constants = RiskConstants(
+            *(buffer.to(logits.dtype) if buffer.is_floating_point() else buffer for buffer in buffers)
+        )
         return fedpu_risk(
-            logits, labels, task, surrogate=self.surrogate, clamp=self.clamp, cross_entropy=self.cross_entropy
+            logits, labels, constants, surrogate=self.surrogate, clamp=self.clamp, cross_entropy=self.cross_entropy
         )
 
     def forward(self, logits: Float[Tensor, "n C"], labels: Int64[Tensor, " n"]) -> Float[Tensor, ""]:

@@ -41,5 +41,5 @@ def sigmoid(logits: Float[Tensor, "n C"]) -> Surrogate:
 
 
 SURROGATES: Registry[Callable[[Tensor], Surrogate]] = Registry(
-    "surrogate", {"log": log, "absolute": absolute, "sigmoid": sigmoid}
+    "surrogate", {"log": log, "absolute": absolute, "sigmoid": sigmoid}, group="fedpu.surrogates"
 )

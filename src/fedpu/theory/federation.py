@@ -9,8 +9,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from fedpu.errors import ConfigError
-from fedpu.labelling import Facts, Federation
-from fedpu.risk import Lent, Task, client_task, co_negatives
+from fedpu.labelling import ClassSummary, Federation
+from fedpu.risk import Lent, RiskConstants, client_constants, co_negatives
 from fedpu.theory import printed
 from fedpu.theory.concentration import Bound, Sample, bound, log_inverse, vc_constant
 
@@ -18,15 +18,15 @@ from fedpu.theory.concentration import Bound, Sample, bound, log_inverse, vc_con
 class Counts(NamedTuple):
     """What the bounds of K clients depend on besides δ and V."""
 
-    facts: Facts
+    summary: ClassSummary
     twice: bool
     """are labelled examples among the unlabelled ones, too?"""
 
     @property
     def examples(self) -> Int64[Tensor, " K"]:
         """How many different examples each client has."""
-        facts = self.facts
-        return facts.unlabelled if self.twice else facts.unlabelled + facts.labelled.sum(dim=-1)
+        summary = self.summary
+        return summary.unlabelled if self.twice else summary.unlabelled + summary.labelled.sum(dim=-1)
 
 
 class FederationBound(NamedTuple):
@@ -57,8 +57,8 @@ class FederationBound(NamedTuple):
 
 def counts(federation: Federation) -> Counts:
     """Return what the bounds depend on, in a federation whose priors are known."""
-    facts = federation.facts(torch.arange(len(federation)))
-    return Counts(facts, len(federation.rows) > int(federation.sizes.sum()))
+    summary = federation.summary(torch.arange(len(federation)))
+    return Counts(summary, len(federation.rows) > int(federation.sizes.sum()))
 
 
 def theorem5(known: Counts, lent: Lent, delta: float, vc: int = 0) -> FederationBound:
@@ -67,33 +67,33 @@ def theorem5(known: Counts, lent: Lent, delta: float, vc: int = 0) -> Federation
     All examples enter one inequality, so that no union over the |P| + 1 samples of each client is needed. ``vc`` is
     the VC dimension of the sets {x : f(x) = m}; 0 is a classifier that is fixed before the data are drawn.
     """
-    facts, examples, classes = known.facts, known.examples, known.facts.positive.shape[-1]
+    summary, examples, classes = known.summary, known.examples, known.summary.positive.shape[-1]
     v = vc_constant(vc, int(examples.sum()))
-    sample = fedpu_sample(_task(facts, lent), facts, known.twice)
+    sample = fedpu_sample(_constants(known, lent), summary, known.twice)
     return FederationBound(
         fedpu=bound(sample, delta, v),
         supervised=supervised(examples, classes, delta, v),
         pooled=supervised(examples.sum(), classes, delta, v),
         v=v,
-        printed=printed.theorem5(facts.positive, facts.labelled, facts.unlabelled),
+        printed=printed.theorem5(summary.positive, summary.labelled, summary.unlabelled),
         printed_supervised=printed.supervised_order(examples, classes),
         printed_pooled=printed.supervised_order(examples.sum(), classes),
     )
 
 
-def fedpu_sample(task: Task, facts: Facts, twice: bool) -> Sample:
+def fedpu_sample(constants: RiskConstants, summary: ClassSummary, twice: bool) -> Sample:
     """Return what each example of K clients adds to ``equ:fedpurisk`` when it is decided for class d.
 
     A labelled example of class i adds π_i(−1[d = i] + a_id) / n_i, and for d ∈ N the weight of ``against-negative``
     over n_i; an unlabelled one subtracts 1/n_U for d ∈ N; one that is there ``twice`` does both.
     """
-    p, labelled, unlabelled = task.positive.double(), facts.labelled.double(), facts.unlabelled.double()
+    p, labelled, unlabelled = constants.positive.double(), summary.labelled.double(), summary.unlabelled.double()
     n = 1 - p
-    _refuse_nothing(task, facts)
-    own = -torch.diag_embed(task.priors) + task.priors[..., None] * task.lent
-    against = (task.unlabelled_share[..., None] * task.unlabelled_priors)[..., None] * n[..., None, :]
+    _refuse_nothing(constants, summary)
+    own = -torch.diag_embed(constants.priors) + constants.priors[..., None] * constants.lent
+    against = (constants.unlabelled_share[..., None] * constants.unlabelled_priors)[..., None] * n[..., None, :]
     of_labelled = p[..., None] * (own + against) / labelled.clamp(min=1)[..., None]
-    of_unlabelled = -(task.unlabelled_share / unlabelled.clamp(min=1))[..., None] * n
+    of_unlabelled = -(constants.unlabelled_share / unlabelled.clamp(min=1))[..., None] * n
     if twice:
         of_labelled = of_labelled + of_unlabelled[..., None, :]
         unlabelled = (unlabelled - labelled.sum(dim=-1)).clamp(min=0)
@@ -118,26 +118,29 @@ def scaled(known: Counts, labelled: float = 1.0, unlabelled: float = 1.0) -> Cou
     def times(count: Int64[Tensor, "*K"], factor: float) -> Int64[Tensor, "*K"]:
         return torch.where(count > 0, (count * factor).round().clamp(min=1).to(torch.int64), 0)
 
-    facts = known.facts
-    more, rest = times(facts.labelled, labelled), times(facts.unlabelled, unlabelled)
-    return known._replace(facts=facts._replace(labelled=more, unlabelled=rest))
+    summary = known.summary
+    more, rest = times(summary.labelled, labelled), times(summary.unlabelled, unlabelled)
+    return known._replace(summary=summary._replace(labelled=more, unlabelled=rest))
 
 
 def possible(known: Counts) -> bool:
     """Can there be such clients, or have they labelled more of a class than its prior leaves?"""
-    if known.facts.priors is None:
+    if known.summary.priors is None:
         return True
-    return bool((known.facts.labelled <= known.facts.priors * known.examples[:, None] + 1).all())
+    return bool((known.summary.labelled <= known.summary.priors * known.examples[:, None] + 1).all())
 
 
-def _task(facts: Facts, lent: Lent) -> Task:
-    exact = facts._replace(priors=None if facts.priors is None else facts.priors.double())
-    return client_task(exact, co_negatives(facts.positive), len(facts.positive), lent, "batch")
+def _constants(known: Counts, lent: Lent) -> RiskConstants:
+    """Return the constants with which the clients are trained: the shared term counts clients by their sizes."""
+    summary = known.summary
+    exact = summary._replace(priors=None if summary.priors is None else summary.priors.double())
+    total = co_negatives(summary.positive, known.examples if lent == "shared" else None)
+    return client_constants(exact, total, len(summary.positive), lent, "batch")
 
 
-def _refuse_nothing(task: Task, facts: Facts) -> None:
-    for k, cls in (task.positive & (facts.labelled == 0)).nonzero()[:1].tolist():
+def _refuse_nothing(constants: RiskConstants, summary: ClassSummary) -> None:
+    for k, cls in (constants.positive & (summary.labelled == 0)).nonzero()[:1].tolist():
         raise ConfigError(f"Client {k} has no labelled example of its positive class {cls}: nothing bounds its risk.")
-    lost = ~task.positive.all(dim=1) & (task.unlabelled_share > 0) & (facts.unlabelled == 0)
+    lost = ~constants.positive.all(dim=1) & (constants.unlabelled_share > 0) & (summary.unlabelled == 0)
     for (k,) in lost.nonzero()[:1].tolist():
         raise ConfigError(f"Client {k} has negative classes but no unlabelled example: nothing bounds its risk.")

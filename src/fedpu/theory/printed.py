@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from fedpu.errors import ConfigError
-from fedpu.risk import Task, Terms
+from fedpu.risk import RiskConstants, Terms
 from fedpu.theory.concentration import log_inverse
 
 
@@ -38,16 +38,16 @@ def lemma3_weight(client: int, negative: Sequence[int]) -> Fraction:
     return Fraction(math.prod(abs(client - i) for i in negative), client ** len(negative))
 
 
-def lemma3(client: int, task: Task, wrong: Float[Tensor, "C C"]) -> Terms:
+def lemma3(client: int, constants: RiskConstants, wrong: Float[Tensor, "C C"]) -> Terms:
     """``lemma3``: the right-hand side, said to equal Σ_{m∉P} E_U[ℓ_m]. It does not, unless its weight is 0.
 
     r Σ_{i∈P} π_i Σ_{m∉P} E_i[ℓ'_m] + Σ_{m∉P} E_U[ℓ'_m] with r of :func:`lemma3_weight` and ℓ' = ℓ / (1 + r).
     """
-    n = (~task.positive).to(wrong.dtype)
+    n = (~constants.positive).to(wrong.dtype)
     weight = float(lemma3_weight(client, [m + 1 for m in range(len(n)) if n[m]]))
     losses = wrong @ n / (1 + weight)
-    labelled = weight * (task.unlabelled_priors * (1 - n)) @ losses
-    unlabelled = task.unlabelled_priors @ losses
+    labelled = weight * (constants.unlabelled_priors * (1 - n)) @ losses
+    unlabelled = constants.unlabelled_priors @ losses
     return {"labelled": labelled, "unlabelled": unlabelled, "total": labelled + unlabelled}
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fedpu.errors import ConfigError
-from fedpu.risk import Task, Terms
+from fedpu.risk import RiskConstants, Terms
 from fedpu.theory.concentration import Sample, bound
 
 
@@ -29,18 +29,18 @@ def theorem2(count: int, delta: float, v: float = 0.0) -> float:
     return _of_mean(torch.tensor([-1.0, 0.0]).double(), count, delta, v)
 
 
-def lemma3(task: Task, wrong: Float[Tensor, "C C"], weights: Float[Tensor, " C"]) -> Terms:
+def lemma3(constants: RiskConstants, wrong: Float[Tensor, "C C"], weights: Float[Tensor, " C"]) -> Terms:
     """``lemma3``, mended: Σ_{m∉P} E_U[ℓ_m] = Σ_{i∈P} π_i r_i Σ_{m∉P} E_i[ℓ'_m] + Σ_{m∉P} E_U[ℓ'_m].
 
     ``weights`` are r_y, one for each *class*, zero for negative ones, and ℓ' = ℓ / (1 + r_y) of an example of class y.
     E_U[ℓ'] then depends on the hidden classes, so that no client can compute its mean: Theorem 4 can't be built on it.
     """
-    if (weights[~task.positive] != 0).any() or (weights < 0).any():
+    if (weights[~constants.positive] != 0).any() or (weights < 0).any():
         raise ConfigError("The weights of Lemma 3 must be zero for negative classes, and nowhere below zero.")
-    n = (~task.positive).to(wrong.dtype)
+    n = (~constants.positive).to(wrong.dtype)
     losses = wrong @ n / (1 + weights)
-    labelled = (task.unlabelled_priors * weights) @ losses
-    unlabelled = task.unlabelled_priors @ losses
+    labelled = (constants.unlabelled_priors * weights) @ losses
+    unlabelled = constants.unlabelled_priors @ losses
     return {"labelled": labelled, "unlabelled": unlabelled, "total": labelled + unlabelled}
 
 

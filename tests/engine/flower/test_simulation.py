@@ -1,24 +1,41 @@
-"""Flower's simulation gives the global model of the engine of one process."""
+"""Flower's simulation gives the global model of the engine of one process, and is nobody else's to use."""
 
 from __future__ import annotations
 
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
 import pytest
 import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'fedpu[flower]'")
 
-from fedpu.aggregation import ServerState
+from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
+
 from fedpu.algorithm import rounds
+from fedpu.applications.experiment import first_state, job_of, prepare, run
 from fedpu.config import Config
-from fedpu.engine import FlowerEngine, Job
+from fedpu.engine import FlowerEngine
 from fedpu.engine.flower.simulation import Simulation
-from fedpu.experiment import prepare, run
+from fedpu.flower.door import RUNTIME_ROUTES
+from fedpu.flower.link_folder import LinkFolder
+from fedpu.flower.processes import CONFIG, CONNECTION
 
 pytestmark = pytest.mark.nodes
 
 METHODS = ("fedpu", "positive-only", "supervised")
-AGGREGATIONS = ("fedavg", "fedprox", "fedsgd")
+AGGREGATIONS = (
+    ["aggregation.name=fedavg"],
+    ["aggregation.name=fedprox", "aggregation.stragglers=0.5"],
+    ["aggregation.name=fedsgd"],
+)
+STATEFUL = ("scaffold", "feddyn", "fedadam", "fedyogi", "ifca")
 
 
 @pytest.fixture(scope="module")
@@ -30,28 +47,76 @@ def parity_config() -> Config:
             "partition": {"clients": 3},
             "labelling": {"positive": 4, "overlap": True},
             "model": {"name": "mlp", "hidden": [16]},
-            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1, "stragglers": 0.5},
+            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1},
             "engine": {"name": "reference", "workers": 1},
         }
     )
 
 
-def test_every_combination_has_the_model_of_one_process(parity_config: Config) -> None:
+@pytest.fixture(scope="module")
+def simulation() -> Iterator[Simulation]:
+    with Simulation(3, FlowerEngine(deadline=120)) as running:
+        yield running
+
+
+def test_every_combination_has_the_model_of_one_process(simulation: Simulation, parity_config: Config) -> None:
     combinations = [
-        parity_config.with_(f"method.name={method}", f"aggregation.name={aggregation}")
-        for method in METHODS
-        for aggregation in AGGREGATIONS
+        parity_config.with_(f"method.name={method}", *aggregation) for method in METHODS for aggregation in AGGREGATIONS
     ]
-    with Simulation(3, FlowerEngine(deadline=120)) as simulation:
-        for config in [*combinations, parity_config.with_("priors.source=estimated", "priors.every=2")]:
-            prepared = prepare(config)
-            job = Job(prepared.federation, config.method, config.model, config.seed, config.priors)
-            state = ServerState.initial(job.initial_model())
-            clients = simulation.clients(job)
-            for done in rounds(clients, config.aggregation, state, 3, config.seed):
-                state = done.state
-                assert done.clients == 3
-                assert done.left_out == {}
-            expected = run(config).model.state_dict()
-            for name, value in state.model.items():
-                assert torch.allclose(value, expected[name], rtol=0, atol=1e-5), f"{config.method}, {name}"
+    combinations += [parity_config.with_(f"aggregation.name={name}", "aggregation.rounds=3") for name in STATEFUL]
+    for config in [*combinations, parity_config.with_("priors.source=estimated", "priors.every=2")]:
+        job = job_of(config, prepare(config).federation)
+        state = first_state(config, job.initial_model(), 3, 10)
+        clients = simulation.clients(job)
+        for done in rounds(clients, config.aggregation, state, config.seed):
+            state = done.state
+            assert done.clients == 3
+            assert done.left_out == {}
+        expected = run(config).model.state_dict()
+        for name, value in state.model.items():
+            assert torch.allclose(value, expected[name], rtol=0, atol=1e-5), f"{config.method}, {name}"
+
+
+def test_other_users_of_the_machine_are_asked_for_a_secret(simulation: Simulation, routes: dict[str, set[str]]) -> None:
+    link = LinkFolder(simulation.folder)
+    told = tomllib.loads((link.home / CONFIG).read_text())["superlink"][CONNECTION]
+    headers = {"content-type": PROTOBUF_MEDIA_TYPE, "accept": PROTOBUF_MEDIA_TYPE}
+    headers |= dict(RuntimeVersionMetadata.from_local_component("SuperExec").as_metadata())
+    with httpx.Client(verify=False, trust_env=False, headers=headers) as attacker:
+        for path in routes:
+            reply = attacker.post(f"https://{told['address']}{path}")
+            assert reply.status_code == (401 if path in RUNTIME_ROUTES else 403), path
+    assert simulation.folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_it_listens_on_the_loopback_alone_and_shows_no_token(simulation: Simulation) -> None:
+    """Of Flower and of Ray, whose ports are on every network as it comes."""
+    here = f"RAY_AUTH_TOKEN_PATH={simulation.folder}/ray.token".encode()
+    # Each is read once: a worker may be gone at the second look.
+    every = {path: _content(path / "environ").split(b"\0") for path in Path("/proc").glob("[0-9]*")}
+    processes = {path: environment for path, environment in every.items() if here in environment}
+    commands = [_content(path / "cmdline").split(b"\0") for path in processes]
+    assert any(b"gcs_server" in command[0] for command in commands), "Ray is among them"
+    assert not any(b"--token" in command for command in commands)
+    assert all(b"RAY_AUTH_MODE=token" in environment for environment in processes.values())
+    sockets = {link for path in processes for link in _links(path / "fd") if link.startswith("socket:")}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    listening = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
+    assert listening
+    assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
+
+
+def _content(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def _links(folder: Path) -> list[str]:
+    found = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError):
+                found.append(str(path.readlink()))
+    return found

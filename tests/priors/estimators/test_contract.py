@@ -112,7 +112,7 @@ def test_what_can_not_be_estimated_from_is_refused_in_a_sentence(name: str, worl
     refused(r"unlabelled data hold NaN or infinite.*row 7", positives, infinite)
     refused("constant", {0: constant}, constant)
     refused(r"features and the unlabelled data|columns", {0: positives[0][:, :-1]}, unlabelled)
-    refused("one example a row", {0: positives[0][:, 0]}, unlabelled)
+    refused("one example per row", {0: positives[0][:, 0]}, unlabelled)
 
 
 def test_settings_of_the_interval_are_checked(world: Blobs) -> None:

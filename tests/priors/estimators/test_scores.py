@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from fedpu.errors import EstimationError
-from fedpu.priors.estimators import Bbse, Em, confusion_sums
+from fedpu.priors.estimators import Bbse, Em
 from fedpu.priors.estimators.base import Sample
 from fedpu.priors.estimators.calibration import fit_calibration
 from fedpu.priors.estimators.em import most_likely
@@ -76,11 +76,34 @@ def test_bbse_measures_the_rows_of_classes_that_have_positives() -> None:
     assert only.negative == pytest.approx(0.4, abs=1e-3)
 
 
-def test_the_confusion_of_a_federation_is_a_sum_over_its_clients() -> None:
-    one, two = {0: random_scores(1)}, {0: random_scores(2), 2: random_scores(3)}
-    sums, counts = (sum(parts) for parts in zip(*(confusion_sums(client, 3) for client in (one, two)), strict=True))
-    np.testing.assert_allclose(sums[0] / counts[0], np.concatenate([one[0], two[0]]).mean(axis=0))
-    assert counts.tolist() == [80, 0, 40]
+@pytest.mark.parametrize(
+    ("bias", "temperature", "better", "worse"), [((-1, 0, 0), 0.3, "em", "bbse"), ((0, 0, -1), 0.5, "bbse", "em")]
+)
+def test_a_class_without_positives_can_be_far_better_told_by_either_where_posteriors_are_wrong(
+    bias: tuple[float, ...], temperature: float, better: str, worse: str
+) -> None:
+    """Three normal clouds; the last class has no labelled examples. Right posteriors make both right."""
+    theta, centres = np.array([0.5, 0.3, 0.2]), 2 * np.eye(3)
+
+    def errors(seed: int, offset: tuple[float, ...], scale: float) -> dict[str, float]:
+        rng = np.random.default_rng(seed)
+
+        def scores(x: np.ndarray) -> np.ndarray:
+            return softmax(scale * (-0.5 * ((x[:, None] - centres) ** 2).sum(axis=2) + np.array(offset)), axis=1)
+
+        positives = {c: scores(centres[c] + rng.normal(size=(400, 3))) for c in (0, 1)}
+        hidden = centres[np.repeat(np.arange(3), (theta * 2000).round().astype(int))]
+        unlabelled = scores(hidden + rng.normal(size=hidden.shape))
+        return {
+            "em": abs(Em().estimate({}, unlabelled, seed=0, bootstrap=0).priors[2] - theta[2]),
+            "bbse": abs(Bbse().estimate(positives, unlabelled, seed=0, bootstrap=0).priors[2] - theta[2]),
+        }
+
+    wrong = [errors(seed, bias, temperature) for seed in range(3)]
+    assert np.mean([e[worse] for e in wrong]) > 0.1
+    assert np.mean([e[better] for e in wrong]) < 0.04
+    right = [errors(seed, (0, 0, 0), 1.0) for seed in range(3)]
+    assert max(value for e in right for value in e.values()) < 0.02
 
 
 @settings(max_examples=20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,13 +10,14 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from fedpu.engine.base import ModelState, Update, Work
+from fedpu.engine.base import Job
 from fedpu.engine.client import update_client
-from fedpu.engine.flower.messages import pack_update, unpack_work
 from fedpu.errors import FedpuError
+from fedpu.flower.messages import pack_update, unpack_work
+from fedpu.flower.private import Mod
+from fedpu.flower.state_folder import StateFolder
 from fedpu.labelling import Client
-from fedpu.method import Method
-from fedpu.risk import Task
+from fedpu.round import Broadcast, Update, Work
 
 REFUSED = 1000
 """code of the errors that a client answers with a sentence; Flower's own are smaller"""
@@ -24,28 +25,32 @@ REFUSED = 1000
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Everything that an update depends on besides the global model and the work asked for."""
+    """Everything that an update depends on besides what the server sends and asks."""
 
+    job: Job
     client: Client
-    method: Method
-    task: Task
     network: nn.Module
-    seed: int
+    states: StateFolder
     report_risk: bool
 
-    def update(self, model: ModelState, work: Work) -> Update:
-        """Run ClientUpdate, with one thread as everywhere."""
+    def update(self, sent: Broadcast, work: Work) -> Update:
+        """Run ClientUpdate, with one thread as everywhere; what stays with the client stays on this disk."""
         torch.set_num_threads(1)
-        return update_client(self.network, model, self.client, self.method, self.task, work, self.seed)
+        job = self.job
+        state = self.states.load(work.client, work.round) if job.stateful else None
+        trained = update_client(job, self.network, self.client, sent, work, state, job.co_negatives())
+        for client, kept in trained.states.items():
+            self.states.save(client, work.round, kept)
+        return trained.update
 
 
-Assign = Callable[[RecordDict, ModelState, Work, Context], Assignment]
-"""makes an assignment of a message's content, the global model and the work that it holds, and the node's context"""
+Assign = Callable[[RecordDict, Context], Assignment]
+"""makes an assignment of a message's content and the node's context"""
 
 
-def client_app(assign: Assign) -> ClientApp:
-    """Return a ClientApp that answers training messages; what a client is, ``assign`` knows."""
-    app = ClientApp()
+def client_app(assign: Assign, mods: Sequence[Mod] = ()) -> ClientApp:
+    """Return a ClientApp that answers training messages; what a client is, ``assign`` knows. Mods see them first."""
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -63,6 +68,6 @@ def answer(message: Message, work: Callable[[], RecordDict]) -> Message:
 
 
 def _update(content: RecordDict, context: Context, assign: Assign) -> RecordDict:
-    model, work = unpack_work(content)
-    mine = assign(content, model, work, context)
-    return pack_update(mine.update(model, work), mine.report_risk)
+    sent, work = unpack_work(content)
+    mine = assign(content, context)
+    return pack_update(mine.update(sent, work), mine.report_risk)

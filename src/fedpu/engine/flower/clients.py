@@ -3,51 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from flwr.app import RecordDict
 
-from fedpu.engine.base import Clients, ModelState, Update, Work
-from fedpu.engine.flower.exchange import Exchange
-from fedpu.engine.flower.messages import TRAIN, pack_model, pack_work, unpack_update
-from fedpu.engine.validate import fault
+from fedpu.engine.base import Clients
+from fedpu.engine.states import ClientStates
+from fedpu.engine.validate import Expected, fault
+from fedpu.flower.exchange import Exchange
+from fedpu.flower.messages import TRAIN, pack_sent, pack_work, unpack_update
+from fedpu.flower.replies import BadReply
+from fedpu.flower.state_folder import StateFolder
+from fedpu.round import Broadcast, Update, Work
 
 Complete = Callable[[RecordDict], None]
 """adds to a message what a client must know besides the model and the work"""
 
 
-class NodeClients(Clients):
-    """Clients on nodes."""
+@dataclass(frozen=True, eq=False)
+class Promised:
+    """What every update is held to."""
 
-    def __init__(self, exchange: Exchange, complete: Complete) -> None:
+    expected: Expected
+    """names, shapes and types of its tensors besides the model"""
+    examples: Sequence[int]
+    """n_k of every client, as it joined"""
+    report_risk: bool
+    """Are the terms of the risk asked for?"""
+
+
+class NodeClients(Clients):
+    """Clients on nodes. ``states`` is where simulated ones keep what stays with them; real ones keep it themselves."""
+
+    def __init__(
+        self, exchange: Exchange, complete: Complete, promised: Promised, states: StateFolder | None = None
+    ) -> None:
         self._exchange = exchange
         self._complete = complete
+        self._promised = promised
+        self._states = states
 
     @property
     def left_out(self) -> dict[str, str]:
         """Who was asked in the last round and took no part in its result, and why."""
         return dict(self._exchange.left_out)
 
-    def update(self, model: ModelState, work: Sequence[Work]) -> Iterator[Update]:
+    def states(self) -> ClientStates:
+        """Return what simulated clients keep; what real ones keep is none of the server's business."""
+        return ClientStates() if self._states is None else ClientStates(self._states.latest())
+
+    def restore(self, states: ClientStates) -> None:
+        """Go on with the states of a checkpoint, in a simulation."""
+        if self._states is None:
+            super().restore(states)
+        else:
+            self._states.restore(states)
+
+    def update(self, sent: Broadcast, work: Sequence[Work], each: bool = True) -> Iterator[Update]:
         """Ask every client that is connected; yield the updates that came in time and are fit to be averaged."""
-        exchange, used = self._exchange, 0
+        exchange, promised, used = self._exchange, self._promised, 0
         exchange.left_out.clear()
-        for client, answer in exchange.ask(TRAIN, work_messages(model, work, self._complete), group(work)):
-            try:
-                update = unpack_update(answer, client)
-                wrong = fault(update.model, model, exchange.rules.max_norm)
-            except ValueError as error:
-                wrong = str(error)
+
+        def read(client: int, content: RecordDict) -> Update:
+            update = unpack_update(content, client, promised.report_risk)
+            wrong = fault(update, sent, promised.expected, exchange.rules.max_norm, promised.examples[client])
             if wrong is not None:
-                exchange.leave_out(client, wrong)
-            else:
-                used += 1
-                yield update
+                raise BadReply(wrong)
+            return update
+
+        messages = work_messages(sent, work, self._complete)
+        for _, update in exchange.answers(TRAIN, messages, group(work), read):
+            used += 1
+            yield update
         exchange.refuse_too_few(used, work[0].round if work else 0)
 
 
-def work_messages(model: ModelState, work: Sequence[Work], complete: Complete) -> dict[int, RecordDict]:
+def work_messages(sent: Broadcast, work: Sequence[Work], complete: Complete) -> dict[int, RecordDict]:
     """Return the message of each client that is asked to train."""
-    packed = pack_model(model)
+    packed = pack_sent(sent)
     messages = {piece.client: pack_work(packed, piece) for piece in work}
     for content in messages.values():
         complete(content)

@@ -20,7 +20,7 @@ class FlowerEngine(Engine):
     """
 
     name: Literal["flower"] = "flower"
-    workers: int = Field(0, ge=0, description="processes that train clients, a core each; 0: one a core")
+    workers: int = Field(0, ge=0, description="processes that train clients, one core each; 0: one per core")
     clients: Annotated[int, Field(ge=1)] | list[str] | None = Field(
         None,
         union_mode="left_to_right",
@@ -38,7 +38,7 @@ class FlowerEngine(Engine):
     )
 
     def start(self, job: Job) -> AbstractContextManager[Clients]:
-        """Start Flower's simulation with a simulated node a client."""
+        """Start Flower's simulation with one simulated node per client."""
         require_flower(simulation=True)
         from fedpu.engine.flower.simulation import simulated_clients
 

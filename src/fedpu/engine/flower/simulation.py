@@ -9,42 +9,38 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Client as connect
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpu.engine.base import Clients, Job, ModelState, Work
+from fedpu.engine.base import Clients, Job, expected_of
 from fedpu.engine.client import ClientTrainer
-from fedpu.engine.estimating import Estimating, estimates
-from fedpu.engine.flower.app_folder import write_app
 from fedpu.engine.flower.client import Assignment, client_app
-from fedpu.engine.flower.clients import NodeClients
-from fedpu.engine.flower.exchange import Exchange
-from fedpu.engine.flower.processes import (
-    CONNECTION,
-    LOOPBACK,
-    Child,
-    children,
-    flwr,
-    free_port,
-    listening,
-    write_connection,
-)
+from fedpu.engine.flower.clients import NodeClients, Promised
 from fedpu.engine.flower.settings import FlowerEngine
-from fedpu.engine.flower.wire import GridWire, Request, Wire
 from fedpu.engine.pool import cores
 from fedpu.errors import TrainingError
+from fedpu.flower.app_folder import write_app
+from fedpu.flower.exchange import Exchange
+from fedpu.flower.link_folder import LinkFolder
+from fedpu.flower.messages import WORK
+from fedpu.flower.processes import CONNECTION, Child, children, flwr, has_connection
+from fedpu.flower.state_folder import StateFolder
+from fedpu.flower.tls import write_secret
+from fedpu.flower.wire import GridWire, Request, Wire
 
 START = 180.0
 """seconds that Flower and Ray have to start"""
@@ -55,7 +51,7 @@ JOB = "job"
 
 @contextmanager
 def simulated_clients(settings: FlowerEngine, job: Job) -> Iterator[Clients]:
-    """Start a simulation with a node a client."""
+    """Start a simulation with one node per client."""
     with Simulation(len(job.federation), settings) as simulation:
         yield simulation.clients(job)
 
@@ -70,7 +66,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         self._context = self._run()
-        self._folder, self._wire = self._context.__enter__()
+        self.folder, self._wire = self._context.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -79,20 +75,22 @@ class Simulation:
     @contextmanager
     def _run(self) -> Iterator[tuple[Path, _BridgeWire]]:
         with tempfile.TemporaryDirectory(prefix="fedpu-") as name, children() as started:
-            folder, port = Path(name), free_port()
-            home, key = folder / "flower", secrets.token_bytes(32)
-            write_connection(home, f"{LOOPBACK}:{port}", None)
+            folder, key = Path(name), secrets.token_bytes(32)
+            files = LinkFolder(folder)
+            files.create()
+            home = files.home
             # The key goes by a file of a folder that only this user can read.
-            (folder / "key").write_bytes(key)
+            write_secret(folder / "key", key)
             write_app(
                 folder / "app",
                 server="from fedpu.engine.flower.simulation import bridge\n\napp = bridge",
                 client="from fedpu.engine.flower.simulation import simulated_app\n\napp = simulated_app",
                 config={"folder": str(folder)},
             )
-            link = Child(_superlink(port), home, folder / "superlink.log")
+            command = [sys.executable, "-m", "fedpu.flower.superlink", str(folder)]
+            link = Child(command, home, folder / "superlink.log", name="The SuperLink")
             started.append(link)
-            link.wait_for(lambda: listening(port), START, "begun to listen")
+            link.wait_for(lambda: has_connection(home), START, "begun to listen")
             with Listener(str(folder / "bridge"), "AF_UNIX", authkey=key) as listener:
                 flwr(["run", str(folder / "app"), CONNECTION, "--federation-config", self._federation()], home)
                 link.wait_for(lambda: bool(wait([_socket(listener)], 0.5)), START, "started the simulation")
@@ -112,7 +110,7 @@ class Simulation:
     def clients(self, job: Job) -> Clients:
         """Return the clients of a job; client k is at the k-th node."""
         self._jobs += 1
-        path = self._folder / f"job-{self._jobs}.pickle"
+        path = self.folder / f"job-{self._jobs}.pickle"
         path.write_bytes(pickle.dumps(job))
         self._wire.wait_for_nodes(self._count)
         nodes = dict(enumerate(self._wire.nodes()))
@@ -120,8 +118,9 @@ class Simulation:
         def complete(content: RecordDict) -> None:
             content[JOB] = ConfigRecord({"path": str(path)})
 
-        clients = NodeClients(Exchange(self._wire, self._settings, lambda: nodes), complete)
-        return Estimating(clients, job, torch.device("cpu")) if estimates(job.priors, job.method) else clients
+        exchange = Exchange(self._wire, self._settings, lambda: nodes)
+        promised = Promised(expected_of(job), job.federation.sizes.tolist(), report_risk=True)
+        return NodeClients(exchange, complete, promised, _states(path))
 
 
 def _wait_for_end(process: int) -> None:
@@ -133,13 +132,6 @@ def _wait_for_end(process: int) -> None:
         except ProcessLookupError:
             return
         time.sleep(0.1)
-
-
-def _superlink(port: int) -> list[str]:
-    return [
-        *("flower-superlink", "--insecure", "--simulation", "--host", LOOPBACK, "--port", str(port)),
-        "--disable-runtime-dependency-installation",
-    ]
 
 
 def _socket(listener: Listener) -> Any:
@@ -210,11 +202,18 @@ def _trainer(path: str) -> ClientTrainer:
     return ClientTrainer(job, torch.device("cpu"))
 
 
-def _simulated(content: RecordDict, model: ModelState, work: Work, context: Context) -> Assignment:
-    told: Any = content[JOB]
-    trainer = _trainer(told["path"])
-    job, task = trainer.job, trainer.task(work)
-    return Assignment(job.federation.client(work.client), job.method, task, trainer.network, job.seed, report_risk=True)
+def _states(job: Path) -> StateFolder:
+    """Return where the clients of a job keep what stays with them."""
+    return StateFolder(job.with_suffix(".states"))
+
+
+def _simulated(content: RecordDict, context: Context) -> Assignment:
+    path = Path(str(cast(Any, content[JOB])["path"]))
+    trainer = _trainer(str(path))
+    job = replace(trainer.job, negatives=trainer.negatives)
+    work: Any = content[WORK]
+    client = job.federation.client(int(work["client"]))
+    return Assignment(job, client, trainer.network, _states(path), report_risk=True)
 
 
 simulated_app: ClientApp = client_app(_simulated)

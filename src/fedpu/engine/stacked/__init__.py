@@ -1,6 +1,8 @@
-"""stacked: clients trained together, a leading dimension a client."""
+"""stacked: clients trained together, with a leading dimension for the client.
+
+Only :mod:`network` is imported from here: the trainer stands on the whole of the engine.
+"""
 
 from fedpu.engine.stacked.network import StackedNetwork
-from fedpu.engine.stacked.trainer import StackTrainer, can_stack, stacks
 
-__all__ = ["StackTrainer", "StackedNetwork", "can_stack", "stacks"]
+__all__ = ["StackedNetwork"]

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fedpu.engine.base import ModelState
 from fedpu.engine.stacked.layers import Layer, layer_for
+from fedpu.round import Tensors
 
 
 class StackedNetwork:
@@ -41,11 +41,21 @@ class StackedNetwork:
         twin = cls(layers, list(parameters))
         return twin if twin.shapes == [tuple(p.shape) for p in parameters.values()] else None
 
-    def flatten(self, state: ModelState) -> Float[Tensor, " D"]:
+    @classmethod
+    def missing(cls, network: nn.Module) -> str | None:
+        """Say what keeps a network from having a stacked twin; nothing, where it has one."""
+        if cls.of(network) is not None:
+            return None
+        for module in _flat_modules(network):
+            if layer_for(module) is None:
+                return f"there is no stacked form of the network's layer {_shown(module)}"
+        return "not all parameters of the network are trained in 32 bits, or it has buffers"
+
+    def flatten(self, state: Tensors) -> Float[Tensor, " D"]:
         """Return a model's parameters as one vector."""
         return torch.cat([state[name].reshape(-1) for name in self.names])
 
-    def unflatten(self, flat: Float[Tensor, " D"]) -> ModelState:
+    def unflatten(self, flat: Float[Tensor, " D"]) -> Tensors:
         """Return a vector as a model's parameters."""
         return {name: part[0].clone() for name, part in zip(self.names, self.views(flat[None]), strict=True)}
 
@@ -79,6 +89,11 @@ class StackedNetwork:
             views.append(flat[:, start:end].view(flat.shape[0], *shape))
             start = end
         return views
+
+
+def _shown(module: nn.Module) -> str:
+    """Return one line that names a layer."""
+    return str(module).splitlines()[0].rstrip("(")
 
 
 def _flat_modules(network: nn.Module) -> list[nn.Module]:

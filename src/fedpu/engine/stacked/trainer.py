@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from fedpu.engine.base import Job, ModelState, Update, Work
-from fedpu.engine.client import draw_batches, refuse_not_finite
-from fedpu.engine.pool import Trainer
+from fedpu.engine.base import Job
+from fedpu.engine.client import Begun, ClientTrainer, begin, end, refuse_not_finite
+from fedpu.engine.pool import Piece, Trained, Trainer
+from fedpu.engine.predict import client_outputs
 from fedpu.engine.stacked.network import StackedNetwork
-from fedpu.method import Forward, Method
-from fedpu.risk import PADDING, LinearRisk, Task, linear_risk
+from fedpu.engine.stacked.objective import Objective, UnknownInputs
+from fedpu.engine.stacked.plan import Columns, Step
+from fedpu.engine.stacked.probe import makes_inputs
+from fedpu.method import Method
+from fedpu.risk import RiskConstants
+from fedpu.round import Broadcast, ClientRule, Tensors, Update, Work, overrides
 
 EXAMPLES = 128
 """examples that a step of a stack should have, or a pass of a full batch: fewer leave a core idle, more its cache"""
@@ -22,117 +31,223 @@ FLOATS = 4_000_000
 """parameters that a stack may have in all: a worker has three buffers of that size"""
 
 
-def can_stack(job: Job) -> bool:
-    """Can the clients of this job be trained in stacks?"""
-    return job.method.needs_only_logits and StackedNetwork.of(job.initial_model()) is not None
+_reasons: WeakKeyDictionary[Job, str | None] = WeakKeyDictionary()  # asked for several times at a run's start
 
 
-def stacks(job: Job, work: Sequence[Work], parameters: int) -> tuple[list[list[Work]], list[float]]:
+def not_stacked_because(job: Job) -> str | None:
+    """Say why the clients of this job can't be trained in stacks; nothing, where they can."""
+    if job not in _reasons:
+        _reasons[job] = _not_stacked_because(job)
+    return _reasons[job]
+
+
+def _not_stacked_because(job: Job) -> str | None:
+    if overrides(job.rule, ClientRule, "choose_model"):
+        return "with this aggregation clients choose the model that they start from, each for itself"
+    missing = StackedNetwork.missing(job.initial_model())
+    if missing is None and makes_inputs(job):
+        return "the method calls the network on inputs of its own making"
+    return missing
+
+
+def needs_each(job: Job, each: bool) -> bool:
+    """Must every client of a stack have parameters of its own to the end?"""
+    return each or job.has_rule or overrides(job.method, Method, "finish") or len(job.method.views) > 1
+
+
+def stacks(job: Job, parameters: int, work: Sequence[Work], each: bool) -> tuple[list[Piece], list[float]]:
     """Cut the work into stacks of clients of like size, whoever will run them; return them with their costs."""
     entries = job.federation.offsets.diff().tolist()
-    order = sorted(work, key=lambda piece: (-entries[piece.client], piece.client))
+    order = sorted(work, key=lambda one: (-entries[one.client], one.client))
     pieces: list[list[Work]] = []
     start = 0
     while start < len(order):
         first = order[start]
         batch = max(1, min(entries[first.client], first.batch_size or entries[first.client]))
-        single = batch >= entries[first.client] and first.epochs == 1
+        single = batch >= entries[first.client] and first.epochs == 1 and not needs_each(job, each)
         count = math.ceil(EXAMPLES / batch)
         if not single:
             # Each client has parameters of its own; and a batch of some size keeps a core busy by itself.
             count = 1 if batch > EXAMPLES // 3 else max(1, min(count, FLOATS // parameters))
-        if first.alone:
-            count = 1
         pieces.append(order[start : start + count])
         start += count
-    return pieces, [sum(entries[w.client] * w.epochs * w.share for w in piece) for piece in pieces]
+    costs = [sum(entries[one.client] * one.epochs * one.share for one in piece) for piece in pieces]
+    return [Piece(piece, {}, each) for piece in pieces], costs
 
 
 class StackTrainer(Trainer):
     """Runs ClientUpdate for stacks of clients, on one flat buffer of parameters."""
 
     def __init__(self, job: Job) -> None:
-        network = StackedNetwork.of(job.initial_model())
+        self.module = job.initial_model()
+        network = StackedNetwork.of(self.module)
         assert network is not None
         self.job = job
         self.network = network
-        self.co_negatives = job.negative_classes()
-        # What the method learns from, in columns: client k has the entries offsets[k] … offsets[k + 1].
-        federation = job.federation
-        usable = torch.ones_like(federation.labels) if job.method.uses_unlabelled else (federation.labels >= 0).long()
-        self.rows, self.labels = federation.rows[usable > 0], federation.labels[usable > 0]
-        before = torch.cat([usable.new_zeros(1), usable.cumsum(0)])
-        self.offsets: Int64[Tensor, " K1"] = before[federation.offsets]
-        self.pixels = federation.inputs.flatten(1)
-        normal, shape = federation.normalisation, tuple(federation.inputs.shape[1:])
-        self.shape = shape
-        spread = math.prod(shape[1:])
-        self.scale = (normal.scale / torch.tensor(normal.std)).repeat_interleave(spread)
-        self.shift = (-torch.tensor(normal.mean) / torch.tensor(normal.std)).repeat_interleave(spread)
+        self.negatives = job.co_negatives()
+        self.columns = Columns(job)
 
     @torch.no_grad()
-    def update(self, model: ModelState, work: list[Work]) -> Update:
-        """Train all clients of a stack from the global ``model``; return their mean, weighted by n_k."""
+    def update(self, sent: Broadcast, piece: Piece) -> list[Trained]:
+        """Train all clients of a stack from what the server sent; return their mean, weighted by n_k, or each."""
         # Where gradients are written out there is nothing to be tracked, which makes each small operation cheaper.
-        with torch.inference_mode(self.job.method.linear_form() is not None):
-            return self._update(model, work)
+        tracked = self.job.method.linear_form() is None or self.job.stateful
+        try:
+            with torch.inference_mode(not tracked):
+                return self._update(sent, piece)
+        except UnknownInputs:
+            # The method calls the network on inputs of its own making, which a stack can't foresee, and did not do so
+            # when it was tried out. The next piece is tried again: what becomes of it must not depend on the worker
+            # that it comes to.
+            with torch.enable_grad():
+                return self._plain.update(sent, piece)
 
-    def _update(self, model: ModelState, work: list[Work]) -> Update:
-        work, batches = self._plan(work)
-        clients = torch.tensor([piece.client for piece in work])
+    @cached_property
+    def _plain(self) -> ClientTrainer:
+        return ClientTrainer(self.job, torch.device("cpu"))
+
+    def _update(self, sent: Broadcast, piece: Piece) -> list[Trained]:
+        work, steps = self.columns.plan(piece.work)
         federation = self.job.federation
-        facts = federation.facts(clients)
-        if work[0].priors is not None:
-            facts = facts._replace(priors=torch.tensor([piece.priors for piece in work]))
-        task = self.job.method.task(facts, self.co_negatives, len(federation))
-        objective = _Objective(self.job.method, task)
+        begun = self._begin(sent, work, piece.states) if self.job.stateful else []
+        clients = torch.tensor([one.client for one in work])
+        objective = Objective(self.job.method, self._constants(clients, begun), begun, work[0].round)
         examples = federation.sizes[clients]
         weights = examples.double() / examples.sum()
-        start = self.network.flatten(model)
-        if len(batches) == 1:
-            mean = self._single_step(start, batches[0], objective, work[0], weights.float())
+        start = self.network.flatten(sent.model)
+        corrections = self._corrections(sent, work, begun)
+        if needs_each(self.job, piece.each):
+            whole = self._steps(start, steps, objective, work, corrections)
+            refuse_not_finite([whole], work[0])
+            return self._each(sent, work, begun, whole, objective)
+        if len(steps) == 1 and corrections.offset is None:
+            mean = self._single_step(start, steps[0], objective, work[0], weights.float())
         else:
-            mean = self._steps(start, batches, objective, work, weights)
+            whole = self._steps(start, steps, objective, work, corrections)
+            mean = whole[0] if len(work) == 1 else (weights @ whole.double()).float()
         refuse_not_finite([mean], work[0])
-        return Update(
+        return [self._mean(sent, work, begun, mean, objective, weights)]
+
+    def _begin(self, sent: Broadcast, work: list[Work], states: dict[int, Tensors]) -> list[Begun]:
+        """Let every client begin, where there is more to an update than its steps."""
+        job = self.job
+        return [
+            begin(
+                job,
+                self.module,
+                job.federation.client(one.client),
+                sent,
+                one,
+                states.get(one.client),
+                self.negatives,
+            )
+            for one in work
+        ]
+
+    def _constants(self, clients: Int64[Tensor, " K"], begun: list[Begun]) -> RiskConstants:
+        if begun:
+            return RiskConstants(
+                *(torch.stack(column) for column in zip(*(one.constants for one in begun), strict=True))
+            )
+        federation = self.job.federation
+        return self.job.method.constants(federation.summary(clients), self.negatives, self.job.population)
+
+    def _corrections(self, sent: Broadcast, work: list[Work], begun: list[Begun]) -> Corrections:
+        """Return what the aggregation adds to the gradients of the stack."""
+        own = [one.correction for one in begun] or [self.job.rule.correction(sent, one, {}) for one in work]
+        proximal = torch.tensor([one.proximal for one in own])[:, None]
+        none = torch.zeros(self.network.length)
+        offsets = [self.network.flatten(one.offset) if one.offset else none for one in own]
+        return Corrections(
+            proximal if bool(proximal.any()) else None,
+            torch.stack(offsets) if any(one.offset for one in own) else None,
+        )
+
+    def _mean(
+        self,
+        sent: Broadcast,
+        work: list[Work],
+        begun: list[Begun],
+        mean: Float[Tensor, " D"],
+        objective: Objective,
+        weights: Float[Tensor, " K"],
+    ) -> Trained:
+        """Return the clients of a stack as one update, and their states."""
+        states: dict[int, Tensors] = {}
+        shared: Tensors = {}
+        for one, own, weight in zip(work, begun, weights.tolist(), strict=False):
+            ended, states[one.client] = end(self.job, own, sent, {}, 0, own.now.outputs)
+            for name, value in ended.shared.items():
+                shared[name] = shared.get(name, 0) + weight * value.double()
+        update = Update(
             client=work[0].client,
-            examples=int(examples.sum()),
+            examples=int(self.job.federation.sizes[[one.client for one in work]].sum()),
             model=self.network.unflatten(mean),
-            terms=objective.means(weights),
+            terms=objective.mean(weights),
+            shared={name: value.float() for name, value in shared.items()},
             clients=len(work),
         )
+        return Trained(update, states)
+
+    def _each(
+        self,
+        sent: Broadcast,
+        work: list[Work],
+        begun: list[Begun],
+        whole: Float[Tensor, "K D"],
+        objective: Objective,
+    ) -> list[Trained]:
+        """Return every client's update by itself, with its state."""
+        done: list[Trained] = []
+        for k, one in enumerate(work):
+            model = self.network.unflatten(whole[k])
+            examples = int(self.job.federation.sizes[one.client])
+            update = Update(one.client, examples, model, objective.terms(k))
+            states: dict[int, Tensors] = {}
+            if begun:
+                outputs = partial(self._outputs, begun[k], model)
+                ended, states[one.client] = end(self.job, begun[k], sent, model, objective.steps[k], outputs)
+                update = replace(update, extras=ended.extras, shared=ended.shared)
+            done.append(Trained(update, states))
+        return done
+
+    def _outputs(self, begun: Begun, model: Tensors) -> Float[Tensor, "r C"]:
+        self.module.load_state_dict(model)
+        return client_outputs(begun.client, self.module)
 
     def _steps(
         self,
         start: Float[Tensor, " D"],
-        batches: list[Int64[Tensor, "_ _"]],
-        objective: _Objective,
+        steps: list[Step],
+        objective: Objective,
         work: list[Work],
-        weights: Float[Tensor, " K"],
-    ) -> Float[Tensor, " D"]:
-        """Return the clients' mean after all of their steps, every client on parameters of its own."""
+        corrections: Corrections,
+    ) -> Float[Tensor, "K D"]:
+        """Return every client's parameters after all of its steps."""
         flat = whole = start.expand(len(work), -1).clone()
         gradient = torch.empty_like(flat)
         velocity = torch.zeros_like(flat) if work[0].momentum else None
         parameters, gradients = self.network.views(flat), self.network.views(gradient)
-        for positions in batches:
+        for step in steps:
             # Clients are sorted by their number of steps: those that are not done yet are the first ones.
-            active = len(positions)
+            active = len(step.positions)
             if active < len(flat):
                 flat, gradient = flat[:active], gradient[:active]
                 velocity = None if velocity is None else velocity[:active]
                 parameters, gradients = self.network.views(flat), self.network.views(gradient)
-            logits = self.network.forward(parameters, self._inputs(positions)).transpose(1, 2)
-            pull = objective(logits, self._labels(positions))
-            self.network.backward(parameters, pull.transpose(1, 2), gradients)
-            _step(flat, gradient, velocity, start, work[0])
-        return whole[0] if len(work) == 1 else (weights @ whole.double()).float()
+            views = self.columns.inputs(step)
+            inputs = next(iter(views.values())) if len(views) == 1 else torch.cat(list(views.values()), dim=-1)
+            logits = self.network.forward(parameters, inputs).transpose(1, 2)
+            slopes = objective(logits, self.columns.labels(step), step, self.columns, views)
+            self.network.backward(parameters, slopes.transpose(1, 2), gradients)
+            _descend(flat, gradient, velocity, start, work[0], corrections)
+        return whole
 
     def _single_step(
         self,
         start: Float[Tensor, " D"],
-        positions: Int64[Tensor, "A N"],
-        objective: _Objective,
+        step: Step,
+        objective: Objective,
         work: Work,
         weights: Float[Tensor, " K"],
     ) -> Float[Tensor, " D"]:
@@ -142,140 +257,50 @@ class StackTrainer(Trainer):
         their mean loss: no client needs parameters of its own. The loss of a batch is not a sum over its examples (it
         is clamped), so a batch of more than one pass goes forward twice: for its loss, then for each pass's gradient.
         """
-        active, length = positions.shape
-        real = (positions >= 0).view(-1)
-        passes = positions.view(1, -1)[:, real].split(EXAMPLES, dim=1)
+        active, length = step.positions.shape
+        real = (step.positions >= 0).view(-1)
+        passes = self.columns.passes(step, EXAMPLES)
         classes = len(self.job.federation.classes)
         parameters = self.network.views(start[None])
         logits = start.new_zeros(active * length, classes)
-        logits[real] = torch.cat([self.network.forward(parameters, self._inputs(part))[0].T for part in passes])
-        pull = objective(logits.view(active, length, classes), self._labels(positions))
-        pull = (pull * weights[:active, None, None]).view(-1, classes)[real]
+        logits[real] = torch.cat([self.network.forward(parameters, self.columns.only(part))[0].T for part in passes])
+        views = {} if objective.form is not None else self.columns.inputs(step)
+        slopes = objective(logits.view(active, length, classes), self.columns.labels(step), step, self.columns, views)
+        slopes = (slopes * weights[:active, None, None]).view(-1, classes)[real]
         gradient = torch.zeros_like(start)[None]
         share = torch.empty_like(gradient)
-        for part, pulled in zip(passes, pull.split(EXAMPLES), strict=True):
+        for part, own in zip(passes, slopes.split(EXAMPLES), strict=True):
             if len(passes) > 1:
-                self.network.forward(parameters, self._inputs(part))
-            self.network.backward(parameters, pulled.T[None].contiguous(), self.network.views(share))
+                self.network.forward(parameters, self.columns.only(part))
+            self.network.backward(parameters, own.T[None].contiguous(), self.network.views(share))
             gradient += share
         if work.weight_decay:
             gradient.add_(start, alpha=work.weight_decay * float(weights[:active].sum()))
         return start - work.lr * gradient[0]
 
-    def _plan(self, work: list[Work]) -> tuple[list[Work], list[Int64[Tensor, "_ _"]]]:
-        """Return the work sorted by its number of steps, and for each step the positions of every client's batch.
 
-        A row of positions is a client's; −1 fills the shorter batches up.
-        """
-        clients = torch.tensor([piece.client for piece in work])
-        first, count = self.offsets[clients], self.offsets[clients + 1] - self.offsets[clients]
-        size = work[0].batch_size
-        if work[0].epochs == 1 and (size is None or int(count.max()) <= size):  # one batch: its order has no meaning
-            order = count.argsort(descending=True, stable=True)
-            first, count = first[order], count[order]
-            active = int((count > 0).sum())
-            within = torch.arange(int(count.max()))
-            positions = torch.where(within < count[:active, None], first[:active, None] + within, -1)
-            return [work[index] for index in order.tolist()], [positions] if active else []
-        plans = [
-            [int(start) + batch for batch in draw_batches(torch.arange(int(length)), piece, self.job.seed)]
-            for piece, start, length in zip(work, first, count, strict=True)
-        ]
-        ranks = sorted(range(len(work)), key=lambda index: -len(plans[index]))
-        steps = len(plans[ranks[0]])
-        return [work[index] for index in ranks], [
-            torch.nn.utils.rnn.pad_sequence(
-                [plans[index][step] for index in ranks if len(plans[index]) > step], batch_first=True, padding_value=-1
-            )
-            for step in range(steps)
-        ]
+class Corrections(NamedTuple):
+    """What the aggregation adds to the gradients of a stack."""
 
-    def _labels(self, positions: Int64[Tensor, "K N"]) -> Int64[Tensor, "K N"]:
-        """Return the labels of a step."""
-        return torch.where(positions < 0, PADDING, self.labels[positions.clamp(min=0)])
-
-    def _inputs(self, positions: Int64[Tensor, "K N"]) -> Float[Tensor, "K *shape N"]:
-        """Return the inputs of a step, normalised and with the batch innermost."""
-        rows = self.rows.index_select(0, positions.clamp(min=0).view(-1))
-        pixels = self.pixels.index_select(0, rows).to(torch.float32).mul_(self.scale).add_(self.shift)
-        inputs = pixels.view(*positions.shape, -1).transpose(1, 2).contiguous()
-        return inputs.view(len(positions), *self.shape, positions.shape[1])
+    proximal: Float[Tensor, "K 1"] | None
+    offset: Float[Tensor, "K D"] | None
 
 
-class _Objective:
-    """The loss of every client of a stack: its gradient with respect to the logits, and its terms added up over
-    steps.
-    """
-
-    def __init__(self, method: Method, task: Task) -> None:
-        self._method = method
-        self._task = task
-        self._form = method.linear_form()
-        self._table = None if self._form is None else method.table(task)
-        self._names: tuple[str, ...] = ()
-        self._sums = torch.zeros(len(task.positive), 0)
-        self._seen = torch.zeros(len(task.positive))
-
-    def __call__(self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"]) -> Float[Tensor, "K N C"]:
-        """Return the gradient for the first K clients."""
-        if self._form is not None:
-            names = self._form.names
-            part = None if self._table is None else LinearRisk(*(column[: len(logits)] for column in self._table))
-            pull, terms = linear_risk(logits, labels, part, self._form)
-        else:
-            pull, terms, names = self._differentiate(logits, labels)
-        if not self._names:
-            self._names, self._sums = names, torch.zeros(len(self._seen), len(names))
-        sizes = (labels != PADDING).sum(dim=1, keepdim=True)
-        self._sums[: len(terms)].addcmul_(terms, sizes)
-        self._seen[: len(terms)] += sizes[:, 0]
-        return pull
-
-    def _differentiate(
-        self, logits: Float[Tensor, "K N C"], labels: Int64[Tensor, "K N"]
-    ) -> tuple[Float[Tensor, "K N C"], Float[Tensor, "K T"], tuple[str, ...]]:
-        """Return what ``linear_risk`` does, for any method, by automatic differentiation of one client at a time."""
-        pull = torch.zeros_like(logits)
-        rows: list[Tensor] = []
-        names: tuple[str, ...] = ()
-        for k in range(len(logits)):
-            count = int((labels[k] != PADDING).sum())
-            own = Task(*(column[k] for column in self._task))
-            with torch.enable_grad():
-                leaf = logits[k, :count].detach().requires_grad_()
-                terms = self._method.objective(_giving(leaf), leaf, labels[k, :count], own)
-            (pull[k, :count],) = torch.autograd.grad(terms["total"], leaf)
-            names = tuple(name for name in terms if name != "total")
-            rows.append(torch.stack([terms[name].detach() for name in names]))
-        return pull, torch.stack(rows), names
-
-    def means(self, weights: Float[Tensor, " K"]) -> dict[str, float]:
-        """Return the mean of each term over the clients that trained, by their weights."""
-        trained = self._seen > 0
-        if not self._names or not bool(trained.any()):
-            return {}
-        share = weights[trained] / weights[trained].sum()
-        values = (share @ (self._sums[trained].double() / self._seen[trained, None])).tolist()
-        return dict(zip(self._names, values, strict=True)) | {"total": sum(values)}
-
-
-def _step(
+def _descend(
     flat: Float[Tensor, "K D"],
     gradient: Float[Tensor, "K D"],
     velocity: Float[Tensor, "K D"] | None,
     start: Float[Tensor, " D"],
     work: Work,
+    corrections: Corrections,
 ) -> None:
-    """Take a step of SGD with momentum, weight decay and proximal term, on all parameters of all clients at once."""
+    """Take a step of SGD with momentum, weight decay and corrections, on all parameters of all clients at once."""
     if work.weight_decay:
         gradient.add_(flat, alpha=work.weight_decay)
-    if work.proximal:
-        gradient.add_(flat, alpha=work.proximal).sub_(start, alpha=work.proximal)
+    if corrections.proximal is not None:
+        gradient.addcmul_(flat - start, corrections.proximal[: len(gradient)])
+    if corrections.offset is not None:
+        gradient.add_(corrections.offset[: len(gradient)])
     if velocity is not None:
         gradient = velocity.mul_(work.momentum).add_(gradient)
     flat.add_(gradient, alpha=-work.lr)
-
-
-def _giving(logits: Float[Tensor, "N C"]) -> Forward:
-    """Return a network that has been run already."""
-    return lambda inputs: logits

@@ -2,7 +2,7 @@
 
 from fedpu.priors.estimators.base import Estimate, Estimator
 from fedpu.priors.estimators.bbe import Bbe
-from fedpu.priors.estimators.bbse import Bbse, confusion_sums
+from fedpu.priors.estimators.bbse import Bbse
 from fedpu.priors.estimators.count import Count
 from fedpu.priors.estimators.elkan_noto import ElkanNoto
 from fedpu.priors.estimators.em import Em
@@ -24,6 +24,8 @@ ESTIMATORS: Registry[type[Estimator]] = Registry(
         "count": Count,
         "bbse": Bbse,
     },
+    group="fedpu.estimators",
+    base=Estimator,
 )
 
 __all__ = [
@@ -39,5 +41,4 @@ __all__ = [
     "Pe",
     "PenalizedL1",
     "ScoreEstimator",
-    "confusion_sums",
 ]

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Num
 from fedpu.errors import EstimationError
 from fedpu.priors.estimators.simplex import project
 from fedpu.randomness import numpy_generator
-from fedpu.registry import Settings
+from fedpu.registry import Choice
 
 Vector = Float[np.ndarray, " _"]
 Matrix = Float[np.ndarray, "_ _"]
@@ -31,7 +31,7 @@ Statistic = Callable[[list[Vector], Vector], Vector]
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """The class priors inside U, with bootstrap intervals that hold each of them with probability ``level``.
+    """The class priors inside U, with bootstrap intervals at ``level``, which tell of the sample alone.
 
     A class that the estimator can't tell has NaN. ``negative`` is the total of the classes that have no labelled
     positives. Without a bootstrap all bounds are NaN.
@@ -44,6 +44,12 @@ class Estimate:
     negative_lower: float
     negative_upper: float
     level: float
+    labelled: Bool[np.ndarray, " C"]
+    """which classes have labelled positives"""
+    weights: Float[np.ndarray, " C"] | None = None
+    """how much of each prior is estimate and not guess, where it was shrunk (:mod:`fedpu.priors.shrinkage`)"""
+    unshrunk: Float[np.ndarray, " C"] | None = None
+    """the priors before that"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +68,10 @@ class Sample:
         return result
 
 
-class Estimator(Settings, ABC):
+class Estimator(Choice, ABC):
     """The settings of an estimator, which is also the estimator."""
 
+    name: str = ""
     needs: ClassVar[Literal["features", "scores"]] = "features"
     """``features``: any vectors; ``scores``: a classifier's posteriors of all C classes, one a column"""
     positives_needed: ClassVar[bool] = True
@@ -100,7 +107,7 @@ class Estimator(Settings, ABC):
         """Return the data, checked."""
         if self.positives_needed and not positives:
             raise EstimationError(
-                f"'{self._name}' needs labelled positives, and no class has any: label some examples, or use an "
+                f"'{self.name}' needs labelled positives, and no class has any: label some examples, or use an "
                 "estimator that works from a classifier's scores alone (em)."
             )
         labelled = tuple(sorted(positives))
@@ -122,10 +129,6 @@ class Estimator(Settings, ABC):
         if labelled and not (labelled[0] >= 0 and labelled[-1] < count):
             raise EstimationError(f"Classes are numbered 0 … {count - 1}; got positives of {list(labelled)}.")
         return Sample(labelled, arrays, rest, count)
-
-    @property
-    def _name(self) -> str:
-        return str(getattr(self, "name", type(self).__name__))
 
 
 def interval(sample: Sample, statistic: Statistic, seed: int, bootstrap: int, level: float) -> Estimate:
@@ -158,6 +161,7 @@ def interval(sample: Sample, statistic: Statistic, seed: int, bootstrap: int, le
         negative_lower=float(lower[-1]),
         negative_upper=float(upper[-1]),
         level=level,
+        labelled=np.isin(np.arange(sample.classes), known),
     )
 
 
@@ -181,7 +185,7 @@ def _resampled(n: int, rng: np.random.Generator) -> Vector:
 def _checked(values: Any, what: str, fewest: int) -> Matrix:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2:
-        raise EstimationError(f"{_capital(what)} must be a table, one example a row; the shape is {array.shape}.")
+        raise EstimationError(f"{_capital(what)} must be a table, one example per row; the shape is {array.shape}.")
     if len(array) < fewest:
         found = f"only {len(array)}" if len(array) else "none"
         raise EstimationError(f"There are too few of {what}: {found}, and at least {fewest} are needed.")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float
 from pydantic import Field
 
 from fedpu.priors.estimators.base import Matrix, Sample, Statistic, Vector
@@ -27,7 +26,9 @@ class Bbse(ScoreEstimator):
 
     Row i of M is ``confusion``'s where that has one; else the mean over the client's own labelled positives of class
     i; else what the classifier itself expects, Σ_x q_i(x) p(x) / Σ_x q_i(x) over U with q its posteriors under the
-    priors that em finds, which makes it as good as em for such classes and no better.
+    priors that em finds. Where posteriors are right that is as good as em. Where they are not, the rows that were
+    measured and those that are believed contradict each other, and a class without positives can be far worse than
+    em's, or far better (``docs/priors.md``).
 
     Bootstrap: U and the labelled positives are resampled, and with them the rows measured on them; others stay.
     """
@@ -54,21 +55,6 @@ class Bbse(ScoreEstimator):
             return mixed_from(rows, unlabelled @ unlabelled_predictions)
 
         return statistic
-
-
-def confusion_sums(
-    positives: Mapping[int, Num[np.ndarray, "_ C"]], classes: int, predictions: Predictions = "soft"
-) -> tuple[Float[np.ndarray, "C C"], Float[np.ndarray, " C"]]:
-    """Return in row i the sum of the predictions for examples of class i, and how many those are.
-
-    Summed over clients, and divided, they are the confusion matrix of the whole federation; the sums alone need to be
-    known, which a server can form under secure aggregation.
-    """
-    sums, counts = np.zeros((classes, classes)), np.zeros(classes)
-    for c, scores in positives.items():
-        sums[c] = predicted(np.asarray(scores, dtype=np.float64), predictions).sum(axis=0)
-        counts[c] = len(scores)
-    return sums, counts
 
 
 def predicted(scores: Float[np.ndarray, "n C"], predictions: Predictions) -> Float[np.ndarray, "n C"]:

@@ -31,7 +31,7 @@ class ClassifierEstimator(Estimator):
     fewest: ClassVar[int] = 10
 
     classifier: Kind = Field(
-        "mlp", description='what is trained on features; "none": they are scores already, one column a class'
+        "mlp", description='what is trained on features; "none": they are scores already, one column per class'
     )
     folds: int = Field(5, ge=2, description="of the cross-fitting")
     hidden: PositiveInt = Field(200, description="for mlp: size of the hidden layer")

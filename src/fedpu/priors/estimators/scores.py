@@ -46,8 +46,7 @@ class ScoreEstimator(Estimator):
 
         ``positives`` maps a class to the posteriors (n_i × C) of examples labelled so, and may be empty.
         ``training_priors`` are the class shares for which the posteriors are right; by default all classes are alike.
-        ``confusion`` has in row i the mean prediction for examples of class i, from whoever has labelled some (see
-        ``confusion_sums``), or NaN.
+        ``confusion`` has in row i the mean prediction for examples of class i, from whoever has labelled some, or NaN.
         """
         sample = self.sample(positives, unlabelled, classes)
         priors = _training_priors(training_priors, sample.classes)

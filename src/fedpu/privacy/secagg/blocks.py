@@ -51,6 +51,18 @@ def agree(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
         raise SecureAggregationError(f"A public key can't be used: {error}.") from error
 
 
+def refuse_unusable_key(public: bytes) -> None:
+    """Refuse what is no public key, or is one of another curve: nobody could agree on a secret with its owner."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        key = _flower("supercore.primitives.asymmetric").bytes_to_public_key(public)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SecureAggregationError(f"A public key can't be used: {error}.") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise SecureAggregationError("A public key can't be used: it is none of P-384.")
+
+
 def seal(secret: bytes, sender: int, receiver: int, seed_share: bytes, key_share: bytes) -> bytes:
     """Encrypt the two shares that a client sends a neighbour."""
     cipher = _flower("common.secure_aggregation.crypto.symmetric_encryption")

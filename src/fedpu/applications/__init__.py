@@ -1,0 +1,1 @@
+"""applications: what stands on the whole line: running, comparing, reproducing, estimating, measuring."""

@@ -1,0 +1,170 @@
+"""How fast the engine is on this machine: seconds per round, fixed costs, and memory, for few clients and for many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedpu.algorithm import rounds
+from fedpu.applications.experiment import first_state, guard_of, job_of, prepare
+from fedpu.config import Config
+from fedpu.data import Dataset
+from fedpu.errors import FedpuError
+from fedpu.method import UPPER
+from fedpu.privacy import ProtectedClients
+
+EXAMPLES = 60_000
+WARM_UP = 1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of clients: seconds of every round after the first, and the memory of all processes together."""
+
+    clients: int
+    examples: int
+    seconds: list[float]
+    memory_mb: float
+
+    @property
+    def best(self) -> float:
+        """The fastest round."""
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """The middle round."""
+        return statistics.median(self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as plain data."""
+        return asdict(self) | {
+            "best": self.best,
+            "median": self.median,
+            "examples_per_second": self.examples / self.best,
+        }
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All measurements, with what a round and a client cost however little they do."""
+
+    sizes: list[Measurement]
+    seconds_per_round: float
+    """a round of one client with one example"""
+    seconds_per_client: float
+    """one more client with one example, in a round of 1,000"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurements as plain data."""
+        return {
+            "sizes": [size.to_dict() for size in self.sizes],
+            "seconds_per_round": self.seconds_per_round,
+            "seconds_per_client": self.seconds_per_client,
+        }
+
+
+def bench(config: Config, clients: Sequence[int], repeats: int, on_size: Callable[[str], None]) -> Bench:
+    """Measure rounds over 60,000 images (one image per client, if those are more), each in a process of its own."""
+    sizes = []
+    for count in clients:
+        on_size(f"{count} clients")
+        sizes.append(measure(config, count, max(EXAMPLES, count), repeats))
+    on_size("fixed costs")
+    small = config.with_("model.name=mlp")
+    one, many = measure(small, 1, 1, repeats), measure(small, 1000, 1000, repeats)
+    return Bench(sizes, one.best, (many.best - one.best) / 999)
+
+
+def measure(config: Config, clients: int, examples: int, repeats: int) -> Measurement:
+    """Measure rounds of that many clients in a fresh process, so that one size does not warm up memory for the next."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_measure, args=(config.to_toml(), clients, examples, repeats, sender))
+    process.start()
+    sender.close()
+    try:
+        seconds, memory = receiver.recv()
+    except EOFError as error:
+        raise FedpuError(
+            f"The measurement of {clients} clients ended before its time; see the message above."
+        ) from error
+    finally:
+        process.join()
+    return Measurement(clients, examples, seconds, memory)
+
+
+def made_up_data(examples: int) -> Dataset:
+    """Return random images of MNIST's shape: what is in a picture does not change how long it takes."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (max(examples, 10), 28, 28), dtype=np.uint8)
+    y = np.arange(len(x)) % 10
+    data = Dataset.from_arrays(x, y, x_test=x[:10], y_test=y[:10], name="made up")
+    if examples >= 10:
+        return data
+    return Dataset(**{**vars(data), "inputs": data.inputs[:examples], "labels": data.labels[:examples]})
+
+
+def _measure(config_text: str, clients: int, examples: int, repeats: int, sender: Any) -> None:
+    import tomllib
+
+    config = Config.from_dict(tomllib.loads(config_text)).with_(
+        "partition.kind=iid",
+        f"partition.clients={clients}",
+        "labelling.positive=1",
+        "labelling.overlap=true",
+        f"aggregation.rounds={repeats + WARM_UP}",
+    )
+    if examples < 10:
+        config = config.with_(f"method.name={UPPER}")  # too few examples to cover ten classes
+    ready = prepare(config, made_up_data(examples))
+    job = job_of(config, ready.federation)
+    memory = 0.0
+    seconds = []
+    with config.engine.start(job) as running:
+        network, classes = job.initial_model(), len(ready.federation.classes)
+        guard = guard_of(config, network, clients, classes)
+        taking_part = ProtectedClients(running, guard) if guard else running
+        state = first_state(config, network, clients, classes)
+        for done in rounds(taking_part, config.aggregation, state, config.seed, guard.select if guard else None):
+            seconds.append(done.seconds)
+            memory = max(memory, memory_of_all_processes())
+    sender.send((seconds[WARM_UP:], memory))
+
+
+def memory_of_all_processes() -> float:
+    """Return the megabytes that this process and its children hold, pages that they share counted once."""
+    family = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+    if not Path("/proc/self/smaps_rollup").exists():
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    total = 0
+    for pid in family:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Pss:", "SwapPss:")):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+def machine() -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    names = [line for line in _cpu_lines() if line.startswith("model name")]
+    return {
+        "cpu": names[0].partition(":")[2].strip() if names else "unknown",
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+    }
+
+
+def _cpu_lines() -> list[str]:
+    info = Path("/proc/cpuinfo")
+    return info.read_text().splitlines() if info.exists() else []

@@ -1,0 +1,427 @@
+"""From a configuration to a result: the whole line, end to end."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fedpu.aggregation import ServerState
+from fedpu.algorithm import Round, rounds
+from fedpu.config import Config
+from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
+from fedpu.engine import Clients, ClientStates, Engine, Job, predict
+from fedpu.engine.client import PRIORS_STATE
+from fedpu.errors import ConfigError, FedpuError
+from fedpu.evaluation import Metrics, evaluate
+from fedpu.labelling import Federation, HiddenTruth, TestSet, draw_held_out, label, label_everything, split
+from fedpu.partition import Partition
+from fedpu.priors import guessing_warning, set_priors
+from fedpu.priors.running import PRIORS, priors_report
+from fedpu.privacy import Guard, ProtectedClients, guard_for
+from fedpu.record import ModelCard, RunDirectory
+from fedpu.round import Tensors, under
+from fedpu.validation import HeldOut, Validation, tallies, validation_of
+
+MOST_CLIENTS_TOLD = 100
+"""clients up to which a record has a value for each of them"""
+
+VALIDATION = ("validation", "validation_temperature", "validation_as_trained", "validation_accuracy")
+"""names in the record, where clients hold data out: the score without hidden labels, at which temperature, and at
+temperature 1; accuracy on labels alone
+"""
+
+NEGATIVES = "co_negatives"
+"""name of the sum of negative classes in the server's state"""
+
+RoundLine = dict[str, Any]
+OnRound = Callable[[RoundLine], None]
+OnNote = Callable[[str], None]
+"""is told in a sentence what is worth knowing of a run before its first round"""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data, handed out and labelled: what training may see, and what only evaluation may see."""
+
+    name: str
+    partition: Partition
+    federation: Federation
+    test_set: TestSet
+    hidden: HiddenTruth
+    true_priors: Float[Tensor, "K C"] | None = None
+    """the class shares of every client, where all classes are known; what estimates are measured against"""
+    held_out: HeldOut | None = None
+    """what clients hold out of training, with evaluation.validation"""
+    whole: tuple[Federation, HiddenTruth] | None = None
+    """the federation before anything was held out of it, which the record describes"""
+
+    @property
+    def recorded(self) -> tuple[Federation, HiddenTruth]:
+        """All data as they were labelled."""
+        return self.whole or (self.federation, self.hidden)
+
+    @property
+    def card(self) -> ModelCard:
+        """What a model trained on it needs to be used elsewhere."""
+        fed = self.federation
+        return ModelCard(tuple(fed.inputs.shape[1:]), dtype_name(fed.inputs), fed.classes, fed.normalisation)
+
+    @property
+    def server_side(self) -> ServerSide:
+        """What the server of a run on it knows."""
+        fed = self.federation
+        facts = {
+            "data": self.name,
+            "clients": len(fed),
+            "examples": int(fed.sizes.sum()),
+            "labelled": int((fed.labels >= 0).sum()),
+            "positive": [torch.nonzero(row)[:, 0].tolist() for row in fed.positive]
+            if len(fed) <= MOST_CLIENTS_TOLD
+            else None,
+        }
+        if self.held_out is not None:
+            facts["held_out"] = len(self.held_out)
+        return ServerSide(self.card, len(fed), self.test_set, facts, self.true_priors, fed.priors, self.held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class ServerSide:
+    """What the server of a run knows besides how to reach its clients: no example and no label of theirs."""
+
+    card: ModelCard
+    population: int
+    test_set: TestSet | None
+    """what the global model is measured on; None: nobody measures"""
+    facts: dict[str, Any]
+    """what is said of data and clients in ``result.json``"""
+    true_priors: Float[Tensor, "K C"] | None = None
+    """what estimated priors are measured against, in a simulation"""
+    first_priors: Float[Tensor, "K C"] | None = None
+    """what clients that estimate their priors begin with"""
+    held_out: HeldOut | None = None
+    """in a simulation: what clients hold out of training, and the model is scored on"""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a run: ``curve`` has one line per round, as ``rounds.jsonl``; ``summary`` is ``result.json``."""
+
+    config: Config
+    model: nn.Module
+    summary: dict[str, Any]
+    curve: list[RoundLine]
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy of the final model, between 0 and 1."""
+        return float(self.summary["accuracy"])
+
+
+def prepare(config: Config, data: Dataset | None = None, partition: Partition | None = None) -> Prepared:
+    """Load, partition and label the data as the configuration says; a data set or a partition at hand is used
+    instead.
+    """
+    data = data or load(config.data)
+    partition = partition or config.partition.split(data, config.seed)
+    if config.method.fully_labelled:
+        federation, hidden = label_everything(data, partition, config.seed)
+    else:
+        federation, hidden = label(data, partition, config.labelling, config.seed)
+    true_priors = federation.priors
+    whole, held_out = None, None
+    if config.evaluation.validation:
+        whole = (federation, hidden)
+        federation, hidden, held_out = _hold_out(config, federation, hidden)
+    if config.method.needs_priors:
+        federation = set_priors(federation, config.priors)
+    return Prepared(data.name, partition, federation, TestSet.of(data), hidden, true_priors, held_out, whole)
+
+
+def _hold_out(config: Config, federation: Federation, hidden: HiddenTruth) -> tuple[Federation, HiddenTruth, HeldOut]:
+    """Return what training may see, and what clients hold out, with what they know of all of their data."""
+    if config.privacy.differential != "off":
+        raise ConfigError(
+            "evaluation.validation publishes a number made of clients' own data after every round, which the ε of "
+            "[privacy] does not count. Choose settings without differential privacy, or set evaluation.validation = 0."
+        )
+    drawn = draw_held_out(federation, config.evaluation.validation, config.seed)
+    if not bool(drawn.any()):
+        raise ConfigError(
+            f"evaluation.validation = {config.evaluation.validation} holds out not a single example: clients have too "
+            "few. Raise it, or set it to 0."
+        )
+    known = federation if config.method.fully_labelled else set_priors(federation, config.priors)
+    rest, truth, held_out = split(federation, hidden, drawn)
+    return rest, truth, HeldOut(held_out, known.summary(torch.arange(len(known))), federation.sizes)
+
+
+def run(
+    config: Config,
+    *,
+    data: Dataset | None = None,
+    out: str | Path | None = None,
+    on_round: OnRound | None = None,
+    on_note: OnNote | None = None,
+) -> Result:
+    """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
+    set.
+    """
+    if data is not None:
+        described = config.data.model_copy(update={"name": f"{FROM_PYTHON}{data.name}"})
+        config = config.model_copy(update={"data": described})
+    return run_prepared(config, prepare(config, data), out, on_round, on_note)
+
+
+def run_prepared(
+    config: Config,
+    prepared: Prepared,
+    out: str | Path | None = None,
+    on_round: OnRound | None = None,
+    on_note: OnNote | None = None,
+) -> Result:
+    """Train on data that are prepared already."""
+    if out is None:
+        return _train(config, prepared, None, on_round, on_note)
+    directory = RunDirectory.create(Path(out), config, prepared.partition, *prepared.recorded)
+    with directory.locked():
+        return _train(config, prepared, directory, on_round, on_note)
+
+
+def resume(
+    path: str | Path,
+    *,
+    data: Dataset | None = None,
+    engine: Engine | None = None,
+    on_round: OnRound | None = None,
+    on_note: OnNote | None = None,
+) -> Result:
+    """Go on with a recorded run after its last finished round, to the same result as if it had never stopped.
+
+    ``engine`` replaces the recorded one, for example with another number of workers; the result is the same.
+    """
+    with RunDirectory.open(Path(path), check=False).locked() as directory:
+        config = directory.config()
+        if engine is not None:
+            config = config.model_copy(update={"engine": engine})
+        prepared = prepare(config, data, directory.partition())
+        directory.check_data(*prepared.recorded)
+        return _train(config, prepared, directory, on_round, on_note)
+
+
+class Outcome(NamedTuple):
+    """What a finished run leaves: ``result.json``, and its rounds."""
+
+    summary: dict[str, Any]
+    curve: list[RoundLine]
+
+    @property
+    def accuracies(self) -> list[tuple[int, float]]:
+        """The rounds that were measured, with their test accuracy."""
+        return [(line["round"], line["accuracy"]) for line in self.curve if "accuracy" in line]
+
+    @property
+    def validations(self) -> list[tuple[int, float]]:
+        """The rounds that were measured, with the score on what clients hold out; none where they hold nothing out."""
+        return [(line["round"], line["validation"]) for line in self.curve if "validation" in line]
+
+
+def run_or_resume(
+    config: Config,
+    out: Path | None,
+    *,
+    data: Dataset | None = None,
+    engine: Engine | None = None,
+    on_round: OnRound | None = None,
+    on_note: OnNote | None = None,
+) -> Outcome:
+    """Return the outcome of a run in ``out``: of a finished one as it is there, else after going on with it, or after
+    starting it. ``engine`` replaces the configured one, which changes nothing of the result.
+    """
+    if out is None or not RunDirectory(out).config_file.exists():
+        started = config if engine is None else config.model_copy(update={"engine": engine})
+        result = run_prepared(started, prepare(config, data), out, on_round, on_note)
+        return Outcome(result.summary, result.curve)
+    directory = RunDirectory.open(out)
+    if not directory.config().gives_same_as(config):
+        raise FedpuError(f"'{out}' holds a run with other settings. Delete it, or choose another --out.")
+    summary = directory.result()
+    if summary is not None:
+        return Outcome(summary, directory.rounds())
+    result = resume(out, data=data, engine=engine, on_round=on_round, on_note=on_note)
+    return Outcome(result.summary, result.curve)
+
+
+def _train(
+    config: Config,
+    prepared: Prepared,
+    directory: RunDirectory | None,
+    on_round: OnRound | None,
+    on_note: OnNote | None,
+) -> Result:
+    federation = prepared.federation
+    job = job_of(config, federation)
+    network = job.initial_model()
+    guard = guard_of(config, network, len(federation), len(federation.classes))
+    _check_outputs(network, prepared)
+    state = first_state(config, network, len(federation), len(federation.classes))
+    if directory:
+        state = directory.resume_state(state, network)
+    if guard and guard.lends and not state.once:
+        sizes = federation.sizes if config.method.lends_by_size else None
+        state = replace(state, once={NEGATIVES: guard.co_negatives(federation.positive, sizes)})
+    job = replace(job, negatives=state.once.get(NEGATIVES))
+    slow = config.engine.slow_because(job) if on_note else None
+    if on_note and slow:
+        on_note(f"Clients are trained one after another, which is slower and gives the same model: {slow}.")
+    known = prepared.server_side
+    guessing = guessing_warning(federation, config.priors) if config.method.needs_priors else None
+    if guessing:
+        known = replace(known, facts=known.facts | {"warnings": [guessing]})
+        if on_note:
+            on_note(guessing)
+    with config.engine.start(job) as clients:
+        if guard:
+            clients = ProtectedClients(clients, guard)
+        return train(config, known, network, state, clients, guard, directory, on_round)
+
+
+def job_of(config: Config, federation: Federation) -> Job:
+    """Return what the updates of a federation's clients depend on."""
+    config.augmentation.check(tuple(federation.inputs.shape[1:]))
+    return Job(
+        federation=federation,
+        method=config.method,
+        model=config.model,
+        seed=config.seed,
+        priors=config.priors,
+        rule=config.aggregation,
+        augmentation=config.augmentation,
+    )
+
+
+def first_state(config: Config, network: nn.Module, clients: int, classes: int) -> ServerState:
+    """Return the server's state before the first round."""
+    return ServerState.initial(network, clients, config.aggregation, config.method.shares(classes))
+
+
+def train(
+    config: Config,
+    known: ServerSide,
+    network: nn.Module,
+    state: ServerState,
+    clients: Clients,
+    guard: Guard | None,
+    directory: RunDirectory | None,
+    on_round: OnRound | None,
+) -> Result:
+    """Run the rounds that are left after ``state`` with clients wherever they are; measure and record each."""
+    curve = directory.rounds() if directory else []
+    if directory:
+        clients.restore(directory.client_states())
+    device = config.engine.compute_device()
+    select = guard.select if guard else None
+    for done in rounds(clients, config.aggregation, state, config.seed, select):
+        state = done.state
+        metrics, validation = None, None
+        due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
+        if due and known.test_set is not None:
+            network.load_state_dict(state.model)
+            metrics = evaluate(network, known.test_set, len(known.card.classes), device)
+        states = clients.states()
+        if due and known.held_out is not None:
+            network.load_state_dict(state.model)
+            own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
+            validation = validation_of(tallies(network, known.held_out, device, own))
+        line = (
+            _line(done, metrics, validation, guard)
+            | config.aggregation.report(state)
+            | _priors_line(states, done, known)
+        )
+        curve.append(line)
+        if directory:
+            directory.add_round(line, state, known.card, states)
+        if on_round:
+            on_round(line)
+    network.load_state_dict(state.model)
+    summary = (directory.result() if directory else None) or _summary(config, known, curve, guard)
+    if directory and directory.result() is None:
+        directory.finish(state, known.card, summary)
+    return Result(config, network, summary, curve)
+
+
+def guard_of(config: Config, network: nn.Module, clients: int, classes: int) -> Guard | None:
+    """Return what keeps the updates of a run private, or None where nothing is asked for."""
+    return guard_for(config.privacy, network, config.aggregation, config.method, clients, classes, config.seed)
+
+
+def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
+    """Refuse a network that does not turn inputs into one number per class, before any work is done."""
+    wanted = (2, len(prepared.federation.classes))
+    two = prepared.federation.inputs[:1].expand(2, *prepared.federation.inputs.shape[1:])
+    try:
+        given = tuple(predict(network, two, prepared.federation.normalisation, torch.device("cpu")).shape)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ConfigError(f"The network can't take inputs of shape {tuple(two.shape[1:])}: {error}.") from error
+    if given != wanted:
+        raise ConfigError(f"The network turns 2 inputs into shape {given}; with these data it should be {wanted}.")
+
+
+def _line(done: Round, metrics: Metrics | None, validation: Validation | None, guard: Guard | None) -> RoundLine:
+    line: RoundLine = {"round": done.number}
+    if metrics:
+        line |= asdict(metrics)
+    if validation:
+        line |= validation.to_dict()
+    spent = guard.spent(done.number) if guard else None
+    if spent:
+        line |= asdict(spent)
+    line |= {
+        "risk": done.terms,
+        "clients": done.clients,
+        "lr": done.lr,
+        "seconds": round(done.seconds, 4),
+    }
+    return line | ({"left_out": done.left_out} if done.left_out else {})
+
+
+def _priors_line(states: ClientStates, done: Round, known: ServerSide) -> RoundLine:
+    """Return what the record says of priors that clients of this machine have estimated in a round."""
+    own = _estimated_priors(states)
+    if not own or known.first_priors is None:
+        return {}
+    return priors_report(own, known.first_priors, done.number, known.true_priors)
+
+
+def _estimated_priors(states: ClientStates) -> dict[int, Tensors]:
+    """Return what clients of this machine keep of the priors that they estimate."""
+    return {k: found for k, state in states.items() if (found := under(PRIORS_STATE, state))}
+
+
+def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: Guard | None) -> dict[str, Any]:
+    last = curve[-1]
+    spent = {name: last[name] for name in ("epsilon", "delta") if name in last}
+    return {
+        "method": config.method.model_dump()["name"],
+        "accuracy": last.get("accuracy"),
+        "rounds": last["round"],
+        "seed": config.seed,
+        "loss": last.get("loss"),
+        "per_class_accuracy": last.get("per_class_accuracy"),
+        **{name: last[name] for name in VALIDATION if name in last},
+        **(spent | {"privacy": guard.meaning} if guard and spent else {}),
+        **known.facts,
+        "seconds": round(sum(line["seconds"] for line in curve), 2),
+        "versions": {
+            "fedpu": version("fedpu"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }

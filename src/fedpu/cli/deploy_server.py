@@ -1,0 +1,86 @@
+"""``fedpu deploy``, on the server: serve, let nodes in, and start runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedpu.cli.console import errors, output
+from fedpu.engine.flower import require_flower
+from fedpu.errors import ConfigError
+
+Folder = Annotated[Path, typer.Option("--folder", "-f", help="The folder that 'fedpu deploy init' wrote.")]
+HERE = Path()
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    host: Annotated[str, typer.Option("--host", help="The address of this machine at which nodes are let in.")] = (
+        "0.0.0.0"
+    ),
+) -> None:
+    """Serve a deployment until stopped: nodes at its port, and its owner, with the folder's secret, on this machine."""
+    require_flower()
+    from fedpu.deploy.folder import Deployment
+    from fedpu.flower.processes import environment
+
+    deployment = Deployment.open(folder)
+    os.environ.update(environment(deployment.home))  # before Flower is imported, which reads it then
+    from fedpu.flower.superlink import Public
+    from fedpu.flower.superlink import serve as serve_link
+
+    errors.print(
+        f"Nodes are let in at {host}:{deployment.port}. Control this server from this machine: 'fedpu deploy register' "
+        f"and 'fedpu deploy start' in {deployment.folder}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    serve_link(deployment, Public(host, deployment.port, deployment.certificates, deployment.database))
+
+
+def register(
+    keys: Annotated[list[Path], typer.Argument(metavar="KEY.pub…", help="Public keys of nodes.")],
+    folder: Folder = HERE,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What the node is called; else as its file: north.pub is 'north'.")
+    ] = None,
+) -> None:
+    """Let nodes in, by their public keys, each under one name. Only the owner of the deployment's folder can."""
+    require_flower()
+    from fedpu.deploy import control
+    from fedpu.deploy.folder import Deployment
+
+    if name is not None and len(keys) > 1:
+        raise ConfigError("--name is for one key: register the keys one after another.")
+    for key in keys:
+        called = control.register(Deployment.open(folder), key, name)
+        output.print(f"The node with {key} can connect, as '{called}'.", highlight=False, soft_wrap=True)
+
+
+def start(
+    folder: Folder = HERE,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; else 'run' in the folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show what the run says until it ends.")] = False,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="The owner's key, if it is kept elsewhere.")
+    ] = None,
+    days: Annotated[float, typer.Option("--days", min=0.01, help="How long the nodes' invitation counts.")] = 30.0,
+) -> None:
+    """Start a run, and invite the nodes to it; they answer no other. Only the owner of the folder can."""
+    require_flower()
+    from fedpu.deploy import control
+    from fedpu.deploy.folder import Deployment
+    from fedpu.flower.processes import CONNECTION, environment, found
+
+    deployment = Deployment.open(folder)
+    where = out or deployment.folder / "run"
+    run = control.start_run(deployment, deployment.app, where, resume, owner_key=key, days=days)
+    errors.print(f"Run {run} has started; it is recorded in {where}.", highlight=False, soft_wrap=True)
+    if stream:
+        command = [found("flwr"), "log", run, CONNECTION, "--stream"]
+        subprocess.run(command, env=environment(deployment.home), check=False)

@@ -1,0 +1,221 @@
+"""Aligned targets: the received model labels what nobody has labelled, held to the class shares that a client knows.
+
+After some rounds the global model knows every class, and every client knows how many examples of each class hide in its
+unlabelled data U: their shares ρ there follow from its priors. With the logits z of the received model on U, offsets v
+are found such that the mean over U of
+
+    q(x) = softmax(z(x)/T + v)   is   ρ,
+
+and q(x) is the target of x during this update. A model that has learned little gives even targets, which pull nowhere;
+one that prefers a class is held to its share, which is what keeps targets of one's own making from collapsing into
+that class. T below 1 sharpens what the model is sure of: a client takes the T under which its own labels are most
+likely. It minimises
+
+    mean over its labelled data of  −log p_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · ρ.
+
+The first part, summed over clients, is the cross-entropy of all labels that anybody has given, each client counting as
+one; U is adjusted by ρ so that what clients with different shares learn is one and the same classifier, that of even
+shares. Half of a batch is labelled, whatever the client's share of labels: a single labelled example that counts as
+much as all others of its batch would make every step a gamble. There is no clamp. Targets are those of the inputs as
+they are and are learned from strong views of them (``[augmentation]``), without which there is little to learn from a
+target that the model has just given itself.
+
+Where priors are estimates, ρ is not known and is found together with the targets. All clients share one offset b, that
+with which the mean prediction over everybody's U has the federation's class shares, and a client's ρ is what an
+expectation-maximisation arrives at that takes its guess for half as many examples as U has:
+
+    ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
+
+A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from pydantic import Field
+from torch import Tensor
+
+from fedpu.errors import ConfigError
+from fedpu.labelling import UNLABELLED, ClassSummary
+from fedpu.method.base import Batch, ClientRound, Forward, Method, Preparation
+from fedpu.method.batches import mixed_batches, shuffled_batches
+from fedpu.risk import RiskConstants, Terms, client_constants
+from fedpu.round import Tensors, Work
+
+STEPS, CLOSE = 50, 1e-4
+"""of a search for offsets or shares: steps at most, and how near every class must be to its share before"""
+LEAST = 1e-4
+"""the smallest share of a class that is reckoned with"""
+GUESSED = 0.5
+"""what a guess of the shares counts for, beside U's examples"""
+TARGET, ADJUSTMENT = "target", "adjustment"
+OFFSETS, PREDICTED, LABELLED = "offsets", "predicted", "labelled"
+"""what clients share: the common offsets, the mean of their targets, and the share of their data that each class has
+among labelled examples
+"""
+
+
+class Targets(NamedTuple):
+    """What the received model says of U at one temperature."""
+
+    offsets: Float[Tensor, " C"]
+    shares: Float[Tensor, " C"]
+    values: Float[Tensor, "n C"]
+
+
+class Aligned(Method):
+    """Cross-entropy on labelled data, and on unlabelled data towards aligned targets of the received model."""
+
+    name: Literal["aligned"] = "aligned"
+    views: ClassVar[tuple[str, ...]] = ("strong",)
+    trained_on: ClassVar[str] = "labelled data, and aligned targets for the rest"
+    temperatures: tuple[float, ...] = Field(
+        (1.0, 0.7, 0.5),
+        min_length=1,
+        description="for aligned: what the received model's logits are divided by in targets; a client takes the one "
+        "under which its own labels are most likely",
+    )
+    overall: tuple[float, ...] = Field(
+        (),
+        description="for aligned with estimated priors: class shares of all clients' data together, as far as they are "
+        "known; [] takes them as even",
+    )
+
+    def constants(self, summary: ClassSummary, co_negatives: Float[Tensor, "C C"], clients: int) -> RiskConstants:
+        """Return the shares inside U; nothing is lent."""
+        return client_constants(summary, co_negatives, clients, "off", "batch")
+
+    def batches(
+        self, labels: Int64[Tensor, " r"], work: Work, generator: Callable[[int], torch.Generator]
+    ) -> list[Int64[Tensor, " _"]]:
+        """Return batches that are half labelled, as many as a pass over all data has."""
+        few = 0 < int((labels >= 0).sum()) < len(labels) / 2
+        size = work.batch_size
+        if not few or size is None or size < 2 or size >= len(labels):
+            return shuffled_batches(torch.arange(len(labels)), work, generator)
+        half = size // 2
+        return mixed_batches(labels, work, generator, half, size - half, steps=math.ceil(len(labels) / size))
+
+    def shares(self, classes: int) -> Tensors:
+        """Return no offsets, and predictions that need none."""
+        overall = _normalised(self._overall(classes)).float()
+        return {OFFSETS: torch.zeros(classes), PREDICTED: overall, LABELLED: torch.zeros(classes)}
+
+    def prepare(self, now: ClientRound) -> Preparation:
+        """Find the targets of all unlabelled examples, and what everybody needs to know of them."""
+        labels = now.client.labels
+        unlabelled, labelled = labels < 0, labels >= 0
+        classes = len(now.client.positive)
+        guess = _normalised(now.constants.unlabelled_priors.double())
+        values, adjustment = torch.zeros(len(labels), classes), torch.zeros(len(labels), classes)
+        shared = {name: now.shared[name].double() for name in self.shares(classes)}
+        hidden = _normalised(self._overall(classes) - shared[LABELLED])
+        offsets = shared[OFFSETS] + (hidden / _normalised(shared[PREDICTED])).log()
+        predicted = guess
+        if bool(unlabelled.any()):
+            logits = now.outputs().double()
+            tried = [
+                pooled(logits[unlabelled] / t, offsets, guess)
+                if now.estimated
+                else aligned(logits[unlabelled] / t, guess)
+                for t in self.temperatures
+            ]
+            likely = [
+                _likelihood(logits[labelled] / t + one.offsets, labels[labelled])
+                for t, one in zip(self.temperatures, tried, strict=True)
+            ]
+            best = tried[likely.index(max(likely))]
+            values[unlabelled] = best.values.float()
+            adjustment[unlabelled] = best.shares.log().float()
+            predicted = best.values.mean(dim=0)
+        counts = torch.bincount(labels[labelled], minlength=classes)
+        taken = counts / len(labels) if now.client.scenario == "censored" else torch.zeros(classes)
+        found = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
+        return Preparation(
+            {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in found.items()}
+        )
+
+    def _overall(self, classes: int) -> Float[Tensor, " C"]:
+        """Return the federation's class shares."""
+        if self.overall and len(self.overall) != classes:
+            raise ConfigError(f"method.overall has {len(self.overall)} shares, but there are {classes} classes.")
+        return _normalised(torch.tensor(self.overall or (1.0,) * classes, dtype=torch.float64))
+
+    def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
+        """Return both parts."""
+        return self.stacked(forward(batch.inputs), batch.labels, batch.examples, constants)
+
+    def stacked(
+        self,
+        logits: Float[Tensor, "*K n C"],
+        labels: Int64[Tensor, "*K n"],
+        examples: Tensors,
+        constants: RiskConstants,
+    ) -> Terms:
+        """Return the means over the labelled and over the unlabelled examples of a batch."""
+        known, hidden = labels >= 0, labels == UNLABELLED
+        own = -logits.log_softmax(dim=-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+        taught = -(examples[TARGET] * (logits + examples[ADJUSTMENT]).log_softmax(dim=-1)).sum(dim=-1)
+        terms: Terms = {
+            "labelled": (own * known).sum(dim=-1) / known.sum(dim=-1).clamp(min=1),
+            "targets": (taught * hidden).sum(dim=-1) / hidden.sum(dim=-1).clamp(min=1),
+        }
+        return terms | {"total": terms["labelled"] + terms["targets"]}
+
+
+def aligned(logits: Float[Tensor, "n C"], shares: Float[Tensor, " C"]) -> Targets:
+    """Return softmax(logits + v) with the v for which its mean over the rows is ``shares``.
+
+    v minimises the convex mean log Σ exp(logits + v) − shares · v, whose gradient is the mean minus the shares:
+    Newton's steps, or a multiplicative one where such a step does not lead down.
+    """
+    offsets = torch.zeros_like(shares)
+    values = logits.softmax(dim=1)
+    height = _potential(logits, offsets, shares)
+    for _ in range(STEPS):
+        mean = values.mean(dim=0)
+        gap = shares - mean
+        if float(gap.abs().max()) < CLOSE:
+            break
+        # The curvature is zero along (1, …, 1), which moves no probability; the last term makes it invertible.
+        curvature = mean.diag() - values.T @ values / len(values) + 1 / len(mean) + 1e-9 * torch.eye(len(mean))
+        step = torch.linalg.solve(curvature, gap)
+        lower = _potential(logits, offsets + step, shares)
+        if not lower < height:
+            step = (shares / mean.clamp(min=1e-30)).log()
+            lower = _potential(logits, offsets + step, shares)
+        offsets, height = offsets + step, lower
+        values = (logits + offsets).softmax(dim=1)
+    return Targets(offsets, shares, values)
+
+
+def pooled(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], guess: Float[Tensor, " C"]) -> Targets:
+    """Return softmax(logits + offsets + log ρ) with the ρ that it confirms, a guess counting half as much as U."""
+    shares = guess
+    values = (logits + offsets + shares.log()).softmax(dim=1)
+    for _ in range(STEPS):
+        before, shares = shares, (values.mean(dim=0) + GUESSED * guess) / (1 + GUESSED)
+        values = (logits + offsets + shares.log()).softmax(dim=1)
+        if float((shares - before).abs().max()) < CLOSE:
+            break
+    return Targets(offsets + shares.log(), shares, values)
+
+
+def _potential(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], shares: Float[Tensor, " C"]) -> float:
+    return float((logits + offsets).logsumexp(dim=1).mean() - shares @ offsets)
+
+
+def _likelihood(logits: Float[Tensor, "n C"], labels: Int64[Tensor, " n"]) -> float:
+    """Return the mean log probability of the labels; the same for all where there are none."""
+    return float(logits.log_softmax(dim=1).gather(1, labels[:, None]).mean()) if len(labels) else 0.0
+
+
+def _normalised(shares: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
+    some = shares.clamp(min=LEAST)
+    normal: Float[Tensor, " C"] = some / some.sum()
+    return normal
