@@ -17,7 +17,7 @@ from fedpu.flower.processes import CONNECTION, flwr, has_connection
 from fedpu.flower.tls import write_secret
 from fedpu.record import RunDirectory, locked, write_atomically
 
-LINGERS = 150.0
+LINGERS = 30.0
 """seconds that the server's part of a run may take to notice that its SuperLink was killed"""
 DAYS = 30.0
 """how long an invitation counts"""

@@ -3,12 +3,14 @@
 Flower's own starts ``flwr-serverapp --token …``. Every user of a machine can list the command lines of all, and the
 token is all that it takes to send messages to the nodes of a run and to read their answers.
 
-Usage: python -m fedpu.flower.executor OPTIONS OF flower-superexec
+Usage: python -m fedpu.flower.executor --parent-pid NUMBER OTHER OPTIONS OF flower-superexec
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from fedpu.flower.private import (
     get_flwr_home,
     run_superexec,
 )
+from fedpu.flower.processes import dies_with_parent, end_with_parent
 from fedpu.flower.tls import write_secret
 
 
@@ -46,7 +49,7 @@ class DiscreetExecutor(SubprocessExecutor):
         ]
         if spec.parent_pid is not None:
             command += ["--parent-pid", str(spec.parent_pid)]
-        self._tasks[token] = subprocess.Popen(command)
+        self._tasks[token] = subprocess.Popen(command, preexec_fn=dies_with_parent(signal.SIGKILL))
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
@@ -62,7 +65,11 @@ class DiscreetExecutor(SubprocessExecutor):
 
 
 def main() -> None:
-    """Run Flower's command with this executor."""
+    """Run Flower's command with this executor, and end with the SuperLink, however that ends.
+
+    Flower's own watch raises an interrupt, which waits while a request to the SuperLink is tried again and again.
+    """
+    end_with_parent(int(sys.argv[sys.argv.index("--parent-pid") + 1]))
     changed: Any = run_superexec
     changed.get_executor = lambda *_, **__: DiscreetExecutor(get_flwr_home() / "tasks")
     flower_superexec()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ CONNECTION = "fedpu"
 """name of the connection in Flower's configuration file"""
 CONFIG = "config.toml"
 TAIL = 15
+PARENT_POLL = 0.2
+"""seconds between two looks whether the parent is still there"""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -77,7 +80,7 @@ class Child:
                 env=environment(home),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=dies_with_parent(),
             )
 
     def output(self) -> str:
@@ -162,6 +165,33 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _end_with_parent() -> None:
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def dies_with_parent(signal_: signal.Signals = signal.SIGTERM) -> Callable[[], None] | None:
+    """Return what a new process does first, so that it gets this signal when the thread that started it ends.
+
+    Nothing where the system has no such thing (anything but Linux).
+    """
+    if sys.platform != "linux":
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        set_parent_death_signal = 1
+        prctl(set_parent_death_signal, signal_)
+        if os.getppid() != parent:  # it has ended already
+            os.kill(os.getpid(), signal_)
+
+    return ask
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process, at once, when the one that started it is there no more, whatever it is doing then.
+
+    A signal would not do: its handler waits for the call that is under way, which may be one to a server that is gone.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
