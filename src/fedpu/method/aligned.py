@@ -11,14 +11,15 @@ one that prefers a class is held to its share, which is what keeps targets of on
 that class. T below 1 sharpens what the model is sure of: a client takes the T under which its own labels are most
 likely. It minimises
 
-    mean over its labelled data of  −log p_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · ρ.
+    mean over its labelled data of  −log p'_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · s,
 
-The first part, summed over clients, is the cross-entropy of all labels that anybody has given, each client counting as
-one; U is adjusted by ρ so that what clients with different shares learn is one and the same classifier, that of even
-shares. Half of a batch is labelled, whatever the client's share of labels: a single labelled example that counts as
-much as all others of its batch would make every step a gamble. There is no clamp. Targets are those of the inputs as
-they are and are learned from strong views of them (``[augmentation]``), without which there is little to learn from a
-target that the model has just given itself.
+with s = (λ + ρ)/2 and λ the class shares among its labels. Both means together are the cross-entropy of one sample in
+which class y has the share s_y, and p' is what a model p of even shares says of such a sample. So all clients, whatever
+they label, have one and the same minimiser, and a client at it has no reason to move away: without s, one that labels a
+single class would raise that class wherever it can't be told from another. Half of a batch is labelled, whatever the
+client's share of labels: a single labelled example that counts as much as all others of its batch would make every step
+a gamble. There is no clamp. Targets are those of the inputs as they are and are learned from strong views of them
+(``[augmentation]``), without which there is little to learn from a target that the model has just given itself.
 
 Where priors are estimates, ρ is not known and is found together with the targets. All clients share one offset b, that
 with which the mean prediction over everybody's U has the federation's class shares, and a client's ρ is what an
@@ -111,6 +112,7 @@ class Aligned(Method):
         labels = now.client.labels
         unlabelled, labelled = labels < 0, labels >= 0
         classes = len(now.client.positive)
+        counts = torch.bincount(labels[labelled], minlength=classes)
         guess = _normalised(now.constants.unlabelled_priors.double())
         values, adjustment = torch.zeros(len(labels), classes), torch.zeros(len(labels), classes)
         shared = {name: now.shared[name].double() for name in self.shares(classes)}
@@ -129,15 +131,14 @@ class Aligned(Method):
                 _likelihood(logits[labelled] / t + one.offsets, labels[labelled])
                 for t, one in zip(self.temperatures, tried, strict=True)
             ]
-            best = tried[likely.index(max(likely))]
-            values[unlabelled] = best.values.float()
-            adjustment[unlabelled] = best.shares.log().float()
-            predicted = best.values.mean(dim=0)
-        counts = torch.bincount(labels[labelled], minlength=classes)
+            found = tried[likely.index(max(likely))]
+            values[unlabelled] = found.values.float()
+            adjustment[:] = _sample_shares(counts, found.shares).log().float()
+            predicted = found.values.mean(dim=0)
         taken = counts / len(labels) if now.client.scenario == "censored" else torch.zeros(classes)
-        found = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
+        mine = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
         return Preparation(
-            {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in found.items()}
+            {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in mine.items()}
         )
 
     def _overall(self, classes: int) -> Float[Tensor, " C"]:
@@ -159,7 +160,7 @@ class Aligned(Method):
     ) -> Terms:
         """Return the means over the labelled and over the unlabelled examples of a batch."""
         known, hidden = labels >= 0, labels == UNLABELLED
-        own = -logits.log_softmax(dim=-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+        own = -(logits + examples[ADJUSTMENT]).log_softmax(dim=-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
         taught = -(examples[TARGET] * (logits + examples[ADJUSTMENT]).log_softmax(dim=-1)).sum(dim=-1)
         terms: Terms = {
             "labelled": (own * known).sum(dim=-1) / known.sum(dim=-1).clamp(min=1),
@@ -204,6 +205,12 @@ def pooled(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], guess: Fl
         if float((shares - before).abs().max()) < CLOSE:
             break
     return Targets(offsets + shares.log(), shares, values)
+
+
+def _sample_shares(labelled: Int64[Tensor, " C"], hidden: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
+    """Return s, the class shares of labelled and unlabelled data where each of the two counts as one half."""
+    total = labelled.sum()
+    return (labelled / total + hidden) / 2 if total > 0 else hidden
 
 
 def _potential(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], shares: Float[Tensor, " C"]) -> float:
