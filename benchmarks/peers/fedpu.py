@@ -80,7 +80,7 @@ def partition(task: common.Task, config: Config) -> Partition:
     in_turn = Partition.of(list(rows))
     if not task.in_order:
         return in_turn
-    shuffled = in_turn.shuffled(config.seed)
+    shuffled = in_turn.shuffled(config.seed, dataset(task).order_key)
     laid = np.empty_like(rows)
     for work in config.aggregation.work(config.seed, 0, list(range(task.clients))):
         generator = partial(torch_generator, config.seed, "batches", work.round, work.client)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedpu.applications.experiment import prepare
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.errors import ConfigError, LabellingError
-from fedpu.labelling import Labelling, label, label_everything
+from fedpu.labelling import Federation, Labelling, label, label_everything
 from fedpu.labelling.cover import assign_positive
-from fedpu.partition import Classes, Dirichlet, Iid, Partitioner
+from fedpu.method import METHODS
+from fedpu.partition import Classes, Dirichlet, Iid, Partition, Partitioner
+from fedpu.randomness import numpy_generator
 
 
 def cover_exists(holds: np.ndarray, wanted: list[int], overlap: bool) -> bool:
@@ -234,3 +238,51 @@ def test_the_order_of_a_clients_examples_says_nothing_of_their_classes(
             right += float((truth[unknown & inside] == cls).float().mean()) - base
             wrong += 1
     assert abs(right / wrong) < 0.05
+
+
+def undone(federation: Federation, partition: Partition, seed: int, *secret: int) -> torch.Tensor:
+    """Return where each example was before the shuffle, by somebody who knows the seed and who holds which rows."""
+    shuffled = partition.shuffled(seed, secret)
+    return torch.from_numpy(shuffled.rows)[federation.rows]
+
+
+def test_whoever_knows_the_seed_can_not_undo_the_shuffle(digits: Dataset) -> None:
+    """On data sorted by class the place of an example tells its class: an attack on whatever hides the place."""
+    order = torch.argsort(digits.labels, stable=True)
+    data = replace(digits, inputs=digits.inputs[order], labels=digits.labels[order])
+    partition = Iid(clients=5).split(data, 0)
+    federation, hidden = label(data, partition, Labelling(positive=2), 0)
+    unlabelled = federation.labels < 0
+    known = data.labels  # sorted, so that their number in each class is all that it takes to know them
+
+    def guessed(*secret: int) -> float:
+        found = known[undone(federation, partition, 0, *secret)] == hidden.labels
+        return float(found[unlabelled].float().mean())
+
+    assert guessed(*data.order_key) == 1.0, "it takes the data in their own order"
+    assert guessed() < 0.2
+    in_another_order = replace(data, inputs=federation.inputs)
+    assert guessed(*in_another_order.order_key) < 0.2
+
+
+def test_whoever_knows_the_seed_can_not_tell_which_labels_were_drawn(digits: Dataset) -> None:
+    """Those that draw the lowest numbers keep their label: with the numbers, a low one without a label is negative."""
+    federation, hidden = label(digits, Iid(clients=5).split(digits, 0), Labelling(positive=2), 0)
+
+    def negatives_found(*secret: int) -> float:
+        drawn = torch.from_numpy(numpy_generator(0, "labels", *secret).random(len(federation.labels)))
+        low = (federation.labels < 0) & (drawn < 0.3)
+        return float(federation.positive[federation.owner[low], hidden.labels[low]].float().mean())
+
+    assert negatives_found(*digits.order_key) == 0.0
+    base = federation.labels < 0
+    among_all = float(federation.positive[federation.owner[base], hidden.labels[base]].float().mean())
+    assert negatives_found() == pytest.approx(among_all, abs=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not METHODS[name]().needs_priors])
+def test_a_method_that_needs_no_priors_is_not_handed_the_true_ones(tiny_config: Config, name: str) -> None:
+    prepared = prepare(tiny_config.with_(f"method.name={name}"))
+    assert prepared.federation.priors is None
+    assert all(prepared.federation.client(k).priors is None for k in range(5))
+    assert prepared.true_priors is not None, "evaluation may see them"

@@ -21,7 +21,16 @@ from fedpu.engine import Clients, ClientStates, Engine, Job, predict
 from fedpu.engine.client import PRIORS_STATE
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.evaluation import Metrics, evaluate
-from fedpu.labelling import Federation, HiddenTruth, TestSet, draw_held_out, label, label_everything, split
+from fedpu.labelling import (
+    Federation,
+    HiddenTruth,
+    TestSet,
+    draw_held_out,
+    label,
+    label_everything,
+    split,
+    without_priors,
+)
 from fedpu.partition import Partition
 from fedpu.priors import guessing_warning, set_priors
 from fedpu.priors.running import PRIORS, priors_report
@@ -140,8 +149,8 @@ def prepare(config: Config, data: Dataset | None = None, partition: Partition | 
     if config.evaluation.validation:
         whole = (federation, hidden)
         federation, hidden, held_out = _hold_out(config, federation, hidden)
-    if config.method.needs_priors:
-        federation = set_priors(federation, config.priors)
+    # A method that needs no priors is not handed the true ones either: they tell of hidden labels.
+    federation = set_priors(federation, config.priors) if config.method.needs_priors else without_priors(federation)
     return Prepared(data.name, partition, federation, TestSet.of(data), hidden, true_priors, held_out, whole)
 
 

@@ -1,6 +1,15 @@
 """labelling: who labels what."""
 
-from fedpu.labelling.federation import UNLABELLED, ClassSummary, Client, Federation, HiddenTruth, Scenario, TestSet
+from fedpu.labelling.federation import (
+    UNLABELLED,
+    ClassSummary,
+    Client,
+    Federation,
+    HiddenTruth,
+    Scenario,
+    TestSet,
+    without_priors,
+)
 from fedpu.labelling.held_out import draw_held_out, split
 from fedpu.labelling.labelling import Labelling, label, label_everything
 
@@ -17,4 +26,5 @@ __all__ = [
     "label",
     "label_everything",
     "split",
+    "without_priors",
 ]

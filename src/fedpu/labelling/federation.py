@@ -6,7 +6,7 @@ nor in anything that it refers to: they live in a :class:`HiddenTruth`, which no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -137,6 +137,11 @@ class TestSet:
     def of(cls, data: Dataset) -> TestSet:
         """Return the test set of a data set."""
         return cls(data.test_inputs, data.test_labels, data.normalisation)
+
+
+def without_priors(federation: Federation) -> Federation:
+    """Return the federation without class priors, for a method that makes no use of them."""
+    return replace(federation, priors=None)
 
 
 @dataclass(frozen=True, eq=False)

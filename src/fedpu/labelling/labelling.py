@@ -75,7 +75,7 @@ class Labelling(Settings):
 def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) -> tuple[Federation, HiddenTruth]:
     """Hide the labels that no client would have given; return what training may see and what evaluation may see."""
     partition.check(len(data.labels))
-    partition = partition.shuffled(seed)
+    partition = partition.shuffled(seed, data.order_key)
     truth = data.labels.numpy()[partition.rows]
     owner = np.repeat(np.arange(len(partition)), np.diff(partition.offsets))
     if labelling.positive == "as-given":
@@ -90,14 +90,14 @@ def label(data: Dataset, partition: Partition, labelling: Labelling, seed: int) 
             )
         held = _class_counts(owner, truth, len(partition), len(data.classes))
         positive = _positive_classes(labelling, held > 0, seed)
-        labels = _hide(truth, owner, held, positive, labelling, numpy_generator(seed, "labels"))
+        labels = _hide(truth, owner, held, positive, labelling, numpy_generator(seed, "labels", *data.order_key))
     return _federation(data, partition, owner, truth, labels, positive, labelling.scenario)
 
 
 def label_everything(data: Dataset, partition: Partition, seed: int) -> tuple[Federation, HiddenTruth]:
     """Return the federation of Baseline-2: every class that a client holds is positive, and all of it is labelled."""
     partition.check(len(data.labels))
-    partition = partition.shuffled(seed)
+    partition = partition.shuffled(seed, data.order_key)
     truth = data.labels.numpy()[partition.rows]
     if (truth < 0).any():
         raise LabellingError(

@@ -37,10 +37,13 @@ class Partition:
     def __getitem__(self, client: int) -> Rows:
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
-    def shuffled(self, seed: int) -> Partition:
-        """Return the partition with each client's rows in a random order, so that their order says nothing of them."""
+    def shuffled(self, seed: int, secret: Sequence[int] = ()) -> Partition:
+        """Return the partition with each client's rows in a random order, so that their order says nothing of them.
+
+        ``secret`` are numbers that whoever knows the seed does not know, so that nobody can undo it.
+        """
         owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        keys = numpy_generator(seed, "order").random(len(self.rows))
+        keys = numpy_generator(seed, "order", *secret).random(len(self.rows))
         return Partition(self.rows[np.lexsort((keys, owner))], self.offsets)
 
     def check(self, examples: int) -> None:
