@@ -17,7 +17,7 @@ from fedpu.applications.experiment import prepare, run
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.labelling import Client
-from fedpu.method import Aligned, Batch, ClientRound, FedPU
+from fedpu.method import Aligned, Batch, ClientRound, FedPU, PriorsOf
 from fedpu.method.aligned import ADJUSTMENT, CLOSE, LABELLED, OFFSETS, PREDICTED, TARGET, aligned, pooled
 from fedpu.randomness import torch_generator
 from fedpu.risk import co_negatives
@@ -154,17 +154,21 @@ def test_half_of_a_batch_is_labelled_and_there_are_as_many_as_in_a_pass_over_all
         assert sorted(every.tolist()) == list(range(len(others)))
 
 
-def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_together(tiny_config: Config) -> None:
+@pytest.mark.parametrize("whose", ["estimate", "federation"])
+def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_together(
+    tiny_config: Config, whose: PriorsOf
+) -> None:
     """The offsets that clients share find the preference out, and no client takes it for many examples of the class."""
     client, ready = client_of(tiny_config)
     method = Aligned(temperatures=(1.0,))
     constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
-    even = constants._replace(unlabelled_priors=torch.full((10,), 0.1))
+    tenth = torch.full((10,), 0.1)
+    even = constants._replace(priors=tenth, unlabelled_priors=tenth)
     truth = torch.where(client.labels >= 0, client.labels, torch.arange(len(client.labels)) % 10)
     outputs = 4 * torch.nn.functional.one_hot(truth, 10).float() + 3 * torch.eye(10)[0]
     shared = method.shares(10)
     for _ in range(8):
-        prepared = method.prepare(moment(method, client, even, outputs, shared=shared, estimated=True))
+        prepared = method.prepare(moment(method, client, even, outputs, shared=shared, priors_of=whose))
         shared = prepared.shared
     taken = torch.bincount(client.labels[client.labels >= 0], minlength=10) / len(client.labels)
     assert torch.allclose(shared[LABELLED], taken)
@@ -186,10 +190,10 @@ def test_the_federations_shares_can_be_given(tiny_config: Config) -> None:
         run(config.with_("method.overall=[0.5,0.5]"))
 
 
-def test_estimated_shares_on_both_engines(tiny_config: Config) -> None:
-    config = tiny_config.with_(
-        "method.name=aligned", "priors.source=estimated", "priors.estimator=em", "priors.trust=0"
-    )
+@pytest.mark.parametrize("source", ["estimated", "global"])
+def test_shares_that_are_not_the_clients_own_on_both_engines(tiny_config: Config, source: str) -> None:
+    estimator = ("priors.estimator=em", "priors.trust=0") if source == "estimated" else ()
+    config = tiny_config.with_("method.name=aligned", f"priors.source={source}", *estimator)
     fast, plain = run(config), run(config.with_("engine.name=reference"))
     for name, value in plain.model.state_dict().items():
         torch.testing.assert_close(fast.model.state_dict()[name], value, rtol=1e-4, atol=1e-4)
@@ -214,7 +218,7 @@ def moment(
     constants: object,
     outputs: torch.Tensor,
     shared: Tensors | None = None,
-    estimated: bool = False,
+    priors_of: PriorsOf = "client",
 ) -> ClientRound:
     """What a client knows before its first step, of a model with these outputs."""
     return ClientRound(
@@ -225,5 +229,5 @@ def moment(
         outputs=lambda: outputs,
         generator=lambda purpose: torch.Generator(),
         shared=method.shares(10) if shared is None else shared,
-        estimated=estimated,
+        priors_of=priors_of,
     )

@@ -16,7 +16,7 @@ from fedpu.engine.states import ClientStates
 from fedpu.engine.validate import Expected
 from fedpu.errors import TrainingError
 from fedpu.labelling import Federation
-from fedpu.method import Method, has_state
+from fedpu.method import Method, PriorsOf, has_state
 from fedpu.models import Model
 from fedpu.priors import Priors
 from fedpu.randomness import torch_seed
@@ -57,6 +57,12 @@ class Job:
     def estimates_priors(self) -> bool:
         """Do clients estimate their priors while they are trained?"""
         return self.priors.source == "estimated" and self.method.needs_priors
+
+    @property
+    def priors_of(self) -> PriorsOf:
+        """Whose class shares the priors of a client are."""
+        sources: dict[str, PriorsOf] = {"known": "client", "estimated": "estimate"}
+        return sources.get(self.priors.source, "federation")
 
     @property
     def stateful(self) -> bool:

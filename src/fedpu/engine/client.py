@@ -178,7 +178,7 @@ def begin(
             generator=lambda purpose: torch_generator(job.seed, f"method {purpose}", work.round, work.client),
             shared=sent.shared,
             extras=work.extras,
-            estimated=job.estimates_priors,
+            priors_of=job.priors_of,
         )
 
     def loss(model: Tensors) -> float:

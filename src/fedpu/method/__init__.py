@@ -1,7 +1,7 @@
 """method: what a client minimises."""
 
 from fedpu.method.aligned import Aligned
-from fedpu.method.base import Batch, ClientRound, Forward, Method, Outputs, Preparation, has_state
+from fedpu.method.base import Batch, ClientRound, Forward, Method, Outputs, Preparation, PriorsOf, has_state
 from fedpu.method.batches import (
     cut_short,
     mixed_batches,
@@ -58,6 +58,7 @@ __all__ = [
     "Outputs",
     "PositiveOnly",
     "Preparation",
+    "PriorsOf",
     "Supervised",
     "cut_short",
     "has_state",

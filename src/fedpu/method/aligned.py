@@ -21,9 +21,10 @@ client's share of labels: a single labelled example that counts as much as all o
 a gamble. There is no clamp. Targets are those of the inputs as they are and are learned from strong views of them
 (``[augmentation]``), without which there is little to learn from a target that the model has just given itself.
 
-Where priors are estimates, ρ is not known and is found together with the targets. All clients share one offset b, that
-with which the mean prediction over everybody's U has the federation's class shares, and a client's ρ is what an
-expectation-maximisation arrives at that takes its guess for half as many examples as U has:
+Where a client does not know its own shares, but only an estimate or the shares of all clients together, ρ is found
+together with the targets. All clients share one offset b, that with which the mean prediction over everybody's U has
+the federation's class shares, and a client's ρ is what an expectation-maximisation arrives at that takes its guess for
+half as many examples as U has:
 
     ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
@@ -103,9 +104,9 @@ class Aligned(Method):
         return mixed_batches(labels, work, generator, half, size - half, steps=math.ceil(len(labels) / size))
 
     def shares(self, classes: int) -> Tensors:
-        """Return no offsets, and predictions that need none."""
-        overall = _normalised(self._overall(classes)).float()
-        return {OFFSETS: torch.zeros(classes), PREDICTED: overall, LABELLED: torch.zeros(classes)}
+        """Return no offsets, and nothing predicted yet; refuse shares of another number of classes."""
+        self._overall(classes)
+        return {name: torch.zeros(classes) for name in (OFFSETS, PREDICTED, LABELLED)}
 
     def prepare(self, now: ClientRound) -> Preparation:
         """Find the targets of all unlabelled examples, and what everybody needs to know of them."""
@@ -116,15 +117,14 @@ class Aligned(Method):
         guess = _normalised(now.constants.unlabelled_priors.double())
         values, adjustment = torch.zeros(len(labels), classes), torch.zeros(len(labels), classes)
         shared = {name: now.shared[name].double() for name in self.shares(classes)}
-        hidden = _normalised(self._overall(classes) - shared[LABELLED])
-        offsets = shared[OFFSETS] + (hidden / _normalised(shared[PREDICTED])).log()
+        offsets = shared[OFFSETS] + self._correction(shared, now)
         predicted = guess
         if bool(unlabelled.any()):
             logits = now.outputs().double()
             tried = [
-                pooled(logits[unlabelled] / t, offsets, guess)
-                if now.estimated
-                else aligned(logits[unlabelled] / t, guess)
+                aligned(logits[unlabelled] / t, guess)
+                if now.priors_of == "client"
+                else pooled(logits[unlabelled] / t, offsets, guess)
                 for t in self.temperatures
             ]
             likely = [
@@ -141,11 +141,21 @@ class Aligned(Method):
             {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in mine.items()}
         )
 
+    def _correction(self, shared: Tensors, now: ClientRound) -> Float[Tensor, " C"]:
+        """Return what the common offsets lack for everybody's mean prediction to be the federation's shares."""
+        if not bool(shared[PREDICTED].any()):
+            return torch.zeros_like(shared[PREDICTED])
+        overall = (
+            now.constants.priors.double() if now.priors_of == "federation" else self._overall(len(shared[PREDICTED]))
+        )
+        hidden = _normalised(_normalised(overall) - shared[LABELLED])
+        return (hidden / _normalised(shared[PREDICTED])).log()
+
     def _overall(self, classes: int) -> Float[Tensor, " C"]:
-        """Return the federation's class shares."""
+        """Return the federation's class shares, as far as they are known."""
         if self.overall and len(self.overall) != classes:
             raise ConfigError(f"method.overall has {len(self.overall)} shares, but there are {classes} classes.")
-        return _normalised(torch.tensor(self.overall or (1.0,) * classes, dtype=torch.float64))
+        return torch.tensor(self.overall or (1.0,) * classes, dtype=torch.float64)
 
     def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
         """Return both parts."""

@@ -27,6 +27,8 @@ Outputs = Callable[[], Float[Tensor, "r C"]]
 """Gives the logits of a model on all of a client's entries, without gradient, computed when first asked for."""
 
 
+PriorsOf = Literal["client", "federation", "estimate"]
+
 EXPECTATION: Any = Field(
     "unbiased",
     description="expectations over a class or over U in a batch: batch (mean of its members) | unbiased (sum over the "
@@ -72,8 +74,8 @@ class ClientRound:
     """the mean of what clients returned as ``shared`` in the round before; :meth:`Method.shares`, at first"""
     extras: Tensors = field(default_factory=dict)
     """what the server sent to this client alone"""
-    estimated: bool = False
-    """Are its priors estimates or a guess of its own, rather than known?"""
+    priors_of: PriorsOf = "client"
+    """whose class shares its priors are: its own, those of all clients together, or an estimate of its own"""
 
 
 @dataclass(frozen=True, eq=False)
