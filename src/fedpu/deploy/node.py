@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedpu.deploy.client import NODE_FILE, deployed_app
 from fedpu.deploy.invitation import read_owner_line
+from fedpu.deploy.secure_client import read_key
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
 from fedpu.flower.connection import Connection, Dropped, Keys, connected
@@ -113,18 +111,7 @@ def _check_server_key(settings: NodeSettings, tell: Tell) -> None:
 def _keys(settings: NodeSettings) -> Keys | None:
     if settings.insecure:
         return None
-    if settings.key is None:
-        raise ConfigError(
-            f"'{settings.name}' has no key: set 'key' to the file of its private key, or insecure = true."
-        )
-    try:
-        key = load_ssh_private_key(Path(settings.key).read_bytes(), None)
-    except OSError as error:
-        raise ConfigError(f"The key '{settings.key}' can't be read: {error.strerror}.") from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"'{settings.key}' is not a private key without a password: {error}.") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"'{settings.key}' is no key of a NIST curve: make one with 'fedpu deploy key'.")
+    key = read_key(settings)
     return key, key.public_key()
 
 

@@ -41,13 +41,15 @@ if TYPE_CHECKING:
 
 JOIN = "query.join"
 NEGATIVES = "query.negatives"
+NEGATIVES_GROUP = "negatives"
+"""what the messages of the one sum over clients are grouped by"""
 
 TRAIN_PRIVATE = "train.private"
 SECURE_JOIN, SECURE_SHARE, SECURE_OPEN = "query.secure_join", "query.secure_share", "query.secure_open"
 SECURE_TRAIN, SECURE_NEGATIVES = "train.secure", "query.secure_negatives"
 
 RUN, CLIENT, COUNTS, SUM = "run", "client", "counts", "co-negatives"
-SECURE, PART, NUMBER = "secure", "part", "number"
+SECURE, PART, NUMBER, LABEL = "secure", "part", "number", "sum"
 MOST_DIMENSIONS, MOST_NUMBERS, MOST_CLASSES = 8, 10**8, 10**5
 """of an input, and of a federation: what a client says beyond that is not believed"""
 

@@ -28,12 +28,10 @@ from fedpu.privacy.protection import (
 )
 from fedpu.privacy.secagg import Rules, need_flower, secure_sum
 from fedpu.privacy.secagg.local import Contribution
+from fedpu.privacy.secagg.rules import FEWEST
 from fedpu.privacy.settings import Privacy
 from fedpu.randomness import numpy_generator
 from fedpu.round import Broadcast, Update, Work
-
-FEWEST = 2
-"""clients of a secure sum: that of one would be its own update"""
 
 
 @dataclass(frozen=True)

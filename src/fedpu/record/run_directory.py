@@ -96,6 +96,8 @@ class Members:
     """the one sum over clients (:func:`fedpu.risk.co_negatives`), where the method needs it"""
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     """what clients call the run by"""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """who joined and takes no part, and why"""
 
 
 class RunDirectory:

@@ -54,7 +54,10 @@ class SecureServer:
         self._neighbours = regular_graph(list(self._keys), self.rules.neighbours)
         return {
             client: Neighbourhood(
-                others, [self._keys[id].mask_key for id in others], [self._keys[id].seal_key for id in others]
+                others,
+                [self._keys[id].mask_key for id in others],
+                [self._keys[id].seal_key for id in others],
+                [self._keys[id].proof for id in others],
             )
             for client, others in self._neighbours.items()
         }
