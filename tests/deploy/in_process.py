@@ -28,8 +28,23 @@ from fedpu.flower.wire import Request, Wire
 PRIVATE, PUBLIC = new_owner_key()
 OWNER = read_owner_key(PRIVATE)
 NAMES = ("east", "north", "south", "west")
+EXAMPLES = 80
+"""of each node"""
 Tap = Callable[[str, str, RecordDict], RecordDict]
 """is shown (name, kind, content) of a message on its way, and returns what arrives"""
+Change = Callable[[Request], Request]
+"""is shown what an honest server would send, and returns what this one sends"""
+
+
+class ActiveServer(SignedWire):
+    """A server that has the key of a run, and does with it what it likes."""
+
+    def __init__(self, wire: Wire, run: int, key: RunKey, change: Change) -> None:
+        super().__init__(wire, run, key)
+        self._change = change
+
+    def push(self, requests: Sequence[Request]) -> list[str | None]:
+        return super().push([self._change(request) for request in requests])
 
 
 class Table(Wire):
@@ -45,7 +60,7 @@ class Table(Wire):
         self.tap_request: Tap = lambda name, kind, content: content
         self.tap_reply: Tap = lambda name, kind, content: content
         self._waiting: dict[str, Message] = {}
-        share = len(data.labels) // len(self.named)
+        share = EXAMPLES
         for k, name in enumerate(self.named):
             x, y = (part[k * share : (k + 1) * share] for part in (data.inputs.numpy(), data.labels.numpy()))
             mine = (y % len(self.named) == k) & (np.arange(share) % 3 > 0)
@@ -76,18 +91,26 @@ class Table(Wire):
         """The public keys by name, as they were registered."""
         return {name: " ".join((self.folder / f"{name}.key.pub").read_text().split()[:2]) for name in self.named}
 
-    def signed(self, *configs: Config, keys: dict[str, str] | None = None, run: int = 7) -> SignedWire:
-        """Return the server's wire of a run that the owner has invited the nodes to."""
+    def signed(
+        self, *configs: Config, keys: dict[str, str] | None = None, run: int = 7, change: Change | None = None
+    ) -> SignedWire:
+        """Return the server's wire of a run that the owner has invited the nodes to.
+
+        ``change`` makes it an active server, which sends something else than it should, and signs it.
+        """
         if run != self.run:
             self.run = run
             for name in self.named:
                 self.restart(name)
         texts = [config.to_toml() for config in configs]
-        return SignedWire(self, run, RunKey.create(OWNER, run, texts, 1.0, self.keys if keys is None else keys))
+        key = RunKey.create(OWNER, run, texts, 1.0, self.keys if keys is None else keys)
+        return ActiveServer(self, run, key, change or (lambda request: request))
 
-    def train(self, config: Config, out: str = "run", resume: bool = False, run: int = 7) -> Result:
+    def train(
+        self, config: Config, out: str = "run", resume: bool = False, run: int = 7, change: Change | None = None
+    ) -> Result:
         """Run a configuration to its end."""
-        return serve(self.signed(config, run=run), config, self.folder / out, resume)
+        return serve(self.signed(config, run=run, change=change), config, self.folder / out, resume)
 
     def nodes(self) -> list[int]:
         return [number + 1 for number in range(len(self.named))]

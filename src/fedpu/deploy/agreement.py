@@ -61,10 +61,9 @@ def refuse_departure(node: NodeSettings, message: Message, context: Context) -> 
         return None  # a stage of a secure sum that gives nothing out
     briefing, accepts = Briefing.from_records(content), node.accepted
     config = briefing.read_config(node.allowed)
-    if kind in KINDS:
+    if accepts is None and node.insecure:  # a trial that promises nothing
         refuse_other_kind(config, kind)
-    if accepts is None and node.insecure:
-        return None  # a trial that promises nothing
+        return None
     ledger = Ledger(node.state_folder())
     if accepts is not None:
         accepts = accepts.after(ledger.first)
@@ -75,6 +74,7 @@ def refuse_departure(node: NodeSettings, message: Message, context: Context) -> 
         ledger.refuse_not_joined(context.run_id, config_hash(briefing.config))
     number = _number(content)
     ledger.fix(briefing.run, _facts(briefing, content, number))
+    refuse_other_kind(config, kind)
     if kind not in KINDS:
         return None
     if KINDS[kind] == UPDATE:
@@ -120,7 +120,7 @@ def refuse_other_kind(config: Config, kind: str) -> None:
         raise NotAccepted("The server asked for a protected update of a run in which [privacy] is off.")
     if kind in (SECURE_TRAIN, SECURE_NEGATIVES) and not privacy.secure_aggregation:
         raise NotAccepted("The server asked for a part of a secure sum in a run that has none.")
-    if KINDS[kind] == NEGATIVES and not config.method.lends:
+    if KINDS.get(kind) == NEGATIVES and not config.method.lends:
         raise NotAccepted("The server asked which classes are not labelled here, and the method does not use that.")
 
 

@@ -156,4 +156,4 @@ class Ledger:
             "joined": self._joined,
             "fixed": self._fixed,
         }
-        write_atomically(self._file, (json.dumps(stored, indent=1) + "\n").encode())
+        write_atomically(self._file, (json.dumps(stored, indent=1) + "\n").encode(), 0o600)

@@ -105,10 +105,24 @@ class NodeSettings(Settings):
     @classmethod
     def parse(cls, values: dict[str, Any]) -> NodeSettings:
         """Check plain values."""
+        accepts = values.get("accepts")
+        if isinstance(accepts, dict):
+            _check_accepts(accepts)
         try:
             return cls.model_validate_json(json.dumps(values, default=str), strict=True)
         except ValidationError as error:
             raise ConfigError(explain(error, cls, "node")) from error
+
+
+def _check_accepts(values: dict[str, Any]) -> None:
+    """Refuse a wrong value of the table, by its own name."""
+    for key in values:
+        if key not in Accepts.model_fields:
+            raise ConfigError(f"[accepts] has no setting '{key}'.{did_you_mean(key, Accepts.model_fields)}")
+    try:
+        Accepts.model_validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        raise ConfigError(explain(error, Accepts, "accepts")) from error
 
 
 def _beside(folder: Path, name: str | None) -> str | None:
