@@ -39,9 +39,15 @@ Change = Callable[[Request], Request]
 class ActiveServer(SignedWire):
     """A server that has the key of a run, and does with it what it likes."""
 
-    def __init__(self, wire: Wire, run: int, key: RunKey, change: Change) -> None:
+    def __init__(self, wire: Table, run: int, key: RunKey, change: Change) -> None:
         super().__init__(wire, run, key)
         self._change = change
+        self._registered = wire.keys
+
+    @property
+    def clients(self) -> dict[str, str]:
+        """What it knows itself, whatever the owner has signed."""
+        return self._registered
 
     def push(self, requests: Sequence[Request]) -> list[str | None]:
         return super().push([self._change(request) for request in requests])

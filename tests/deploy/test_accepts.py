@@ -1,4 +1,4 @@
-"""A node sets its own privacy: what its file does not accept it refuses, and nobody talks it out of what it agreed to."""
+"""A node sets its own privacy: it refuses what its file does not accept, and whatever departs from what was agreed."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_message_that_departs_from_the_configuration_is_refused(
 def test_a_message_of_another_configuration_is_refused_even_if_the_owner_has_signed_it_too(table: Table) -> None:
     private, plain = own_data_config(*LOCAL, "engine.min_clients=4"), own_data_config()
     wire = table.signed(private, plain, change=says(config=plain.to_toml()))
-    with pytest.raises(TrainingError, match="not the one with which this node has joined|does not accept this run"):
+    with pytest.raises(TrainingError, match=r"not the one with which this node has joined|does not accept this run"):
         serve(wire, private, table.folder / "run", resume=False)
     assert [kind for _, kind, _ in table.sent if kind in UPDATES] == ["train.private"] * 4, "of the first round"
 
@@ -266,7 +266,7 @@ def test_a_ledger_that_is_damaged_is_not_begun_anew(tmp_path: Path) -> None:
     assert Ledger(tmp_path).updates == 1
     for content in ("", "{}", "[]", '{"first": 1}', (tmp_path / "ledger.json").read_text()[:-20]):
         (tmp_path / "ledger.json").write_text(content)
-        with pytest.raises(FedpuError, match="can't be read .* nobody knows what the node has given out"):
+        with pytest.raises(FedpuError, match=r"can't be read .* nobody knows what the node has given out"):
             Ledger(tmp_path)
 
 
@@ -279,7 +279,7 @@ def test_the_ledger_is_its_owners_alone(table: Table) -> None:
 
 def test_a_deployment_refuses_noise_that_the_seed_takes_off_again(tmp_path: Path) -> None:
     seeded = own_data_config("privacy.differential=central")
-    with pytest.raises(ConfigError, match='Set privacy.noise_source = "system"'):
+    with pytest.raises(ConfigError, match=r'Set privacy\.noise_source = "system"'):
         create(tmp_path / "own", seeded, ["a", "b"], "localhost:1", trial=False)
     assert not (tmp_path / "own").exists()
     refuse_seeded_noise(seeded, trial=True)

@@ -336,6 +336,9 @@ def test_parts_of_which_no_message_can_be_made_are_a_reply_that_did_not_come() -
 # Secure sums: a client that cheats before its part is masked is left out, and what masks hide shows in the sum.
 
 
+RULES = Rules(4, 3, 1.0)
+
+
 class SecureNodes(Exchange):
     """Four clients with the node's own code, one of which changes what it sends in some stage."""
 
@@ -354,10 +357,12 @@ class SecureNodes(Exchange):
             SECURE_OPEN: secure_client.open_shares,
         }
         for client, content in contents.items():
+            where, own = self.contexts[client], secure_client.Identity(str(client), None, None)
             if kind in actions:
-                reply = actions[kind](content, self.contexts[client])
+                reply = actions[kind](content, where, own)
             else:
-                reply = secure_client.mask(content, self.contexts[client], 1, np.full(3, 0.5))
+                part = (1, np.full(3, 0.5))
+                reply = secure_client.mask(content, where, own, "1", lambda _: RULES, lambda part=part: part)
             if client == LIAR and kind == self.stage:
                 fields: dict[str, Any] = dict(reply[SECURE])  # type: ignore[call-overload]
                 self.lie(fields)
@@ -385,7 +390,7 @@ SECURE_LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
 def test_a_client_that_cheats_in_a_secure_sum_is_left_out(stage: str, lie: Callable[[dict[str, Any]], Any]) -> None:
     nodes = SecureNodes(stage, lie)
     messages = {client: RecordDict() for client in range(4)}
-    total = secure_sum(nodes, Rules(4, 3, 1.0), "train.secure", messages, "1")
+    total = secure_sum(nodes, RULES, "train.secure", messages, "1")
     counted = 4 if stage == SECURE_OPEN else 3  # its vector was in the sum already
     assert (total.weight, total.clients) == (counted, counted)
     assert total.values == pytest.approx(0.5 * counted, abs=1e-5)
@@ -401,4 +406,4 @@ def test_a_client_that_counts_itself_more_than_once_under_masks_shows_in_the_sum
 
     nodes = SecureNodes("train.secure", more)
     with pytest.raises(SecureAggregationError, match="One of them has sent something else, and masks hide which"):
-        secure_sum(nodes, Rules(4, 3, 1.0), "train.secure", {client: RecordDict() for client in range(4)}, "1")
+        secure_sum(nodes, RULES, "train.secure", {client: RecordDict() for client in range(4)}, "1")
