@@ -318,6 +318,18 @@ def test_a_refused_node_is_named_when_the_run_can_not_begin() -> None:
     assert [one.name for one in roster(Line({6: presence("²"), 7: presence("2")}), []).gather(2)] == ["2", "²"]
 
 
+def test_a_number_of_examples_out_of_all_proportion_is_not_believed() -> None:
+    told: list[str] = []
+    joins = {5: presence("a", 20), 6: presence("b", 30), 7: presence("c", 10**9), 8: presence("d", 2000)}
+    assert [one.name for one in roster(Line(joins), told).gather(3)] == ["a", "b", "d"]
+    assert "'c' says that it has 1000000000 examples, and the median of the others is 30" in told[0]
+    with pytest.raises(TrainingError, match=r"raise engine\.largest_client \(100\)"):
+        roster(Line(joins), []).gather(["a", "c"])
+    two = Line({5: presence("a", 20), 6: presence("b", 10**6)})
+    generous = Roster(two, FlowerEngine(wait=0.3, largest_client=10**6), Briefing("seed = 1\n"), told.append)
+    assert len(generous.gather(2)) == 2
+
+
 def test_a_reply_of_another_node_or_to_nothing_counts_for_nothing() -> None:
     class Forged(Line):
         def pull(self, numbers: Iterable[str]) -> list[Message]:
