@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from fedpu.record import InUse, Members, ModelCard, RunDirectory, write_atomical
 NO_DATA = "none"
 """``data.name`` of a server that has no data set of its own: the model is not measured"""
 ERROR_FILE = "error.txt"
+LOG_FILE = "server.log"
 log = logging.getLogger("flwr")
 
 
@@ -50,7 +52,8 @@ def server_app(config_file: Path) -> ServerApp:
         out = Path(str(settings["out"]))
         try:
             (out / ERROR_FILE).unlink(missing_ok=True)
-            serve(server_wire(grid, context), Config.load(config_file), out, bool(settings["resume"]))
+            with _logged(out):
+                serve(server_wire(grid, context), Config.load(config_file), out, bool(settings["resume"]))
         except InUse:  # whoever waits for the run that is under way must not take this for its end
             raise
         except FedpuError as error:
@@ -59,6 +62,20 @@ def server_app(config_file: Path) -> ServerApp:
             raise
 
     return app
+
+
+@contextmanager
+def _logged(out: Path) -> Iterator[None]:
+    """Write what the server says to a file of the run directory, too."""
+    out.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(out / LOG_FILE, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
 
 
 def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
