@@ -57,6 +57,7 @@ class ProtectedNodes(Clients):
         if not work and guard.poisson:  # nobody was drawn, or too few for a secure sum: a round all the same
             yield guard.noise(sent)
             return
+        guard.note(sent.round, work)
         messages = work_messages(sent, work, self._complete)
         if settings.secure_aggregation:
             rules = secure_rules(settings, len(work), length)

@@ -41,6 +41,7 @@ from fedpu.partition import Partition
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
 from fedpu.record.lock import PATIENCE, locked
 from fedpu.record.manifest import PREVIOUS, Checkpoint, Manifest, Sum, checked, current
+from fedpu.record.releases import Releases
 from fedpu.round import Tensors, prefixed, under
 
 
@@ -108,6 +109,7 @@ class RunDirectory:
         self.config_file = path / "config.toml"
         self.partition_file = path / "partition.npz"
         self.members_file = path / "clients.json"
+        self.releases = Releases(path / "releases.jsonl")
         self.rounds_file = path / "rounds.jsonl"
         self.checkpoint_file = path / "checkpoint.safetensors"
         self.previous_file = path / PREVIOUS
