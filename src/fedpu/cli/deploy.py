@@ -24,6 +24,9 @@ app = typer.Typer(
 app.command("serve")(deploy_server.serve)
 app.command("register")(deploy_server.register)
 app.command("start")(deploy_server.start)
+app.command("status")(deploy_server.status)
+app.command("health")(deploy_server.health)
+app.command("renew")(deploy_server.renew)
 
 MOST_NODES = 10_000
 LOGS = "logs"
@@ -141,6 +144,7 @@ def init(
     require_flower()
     from fedpu.deploy.folder import create
     from fedpu.deploy.readme import write_readme
+    from fedpu.deploy.services import write_services
 
     names = _node_names(nodes)
     chosen = load_config(config, preset, overrides)
@@ -150,5 +154,6 @@ def init(
     chosen = chosen.with_(*settings)
     assert isinstance(chosen.engine, FlowerEngine)
     deployment = create(folder, chosen, names, address, trial)
+    write_services(deployment, names)
     page = write_readme(deployment, names)
     output.print(f"Written: {folder}. The commands are in {page}.", highlight=False, soft_wrap=True)

@@ -64,7 +64,7 @@ class Deployment(LinkFolder):
     @property
     def certificates(self) -> Certificates:
         """TLS of the nodes' port."""
-        return Certificates(self.folder / "certificates")
+        return Certificates(self.folder / "certificates", self.server)
 
     @property
     def authority(self) -> Path:
@@ -114,7 +114,7 @@ def create(folder: Path, config: Config, names: Sequence[str], address: str, tri
     deployment = Deployment(folder.resolve(), address, trial)
     deployment.create()
     (deployment.folder / SETTINGS).write_text(tomli_w.dumps({"address": address, "trial": trial}))
-    write_certificates(deployment.certificates.folder, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
+    write_certificates(deployment.certificates, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
     private, server_key = new_owner_key()
     write_secret(deployment.owner_key, private)
     write_config(deployment.app, config)
