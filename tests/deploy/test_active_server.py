@@ -25,8 +25,18 @@ from fedpu.deploy.secure_client import read_key
 from fedpu.deploy.server import serve
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import FedpuError
+from fedpu.flower.messages import MODEL, pack_sent, unpack_work
 from fedpu.flower.wire import Request
-from fedpu.privacy.secagg import Inbox, Neighbourhood, PublicKeys, Rules, SecureClient, blocks, encode
+from fedpu.privacy.secagg import (
+    Inbox,
+    Neighbourhood,
+    PublicKeys,
+    Rules,
+    SecureAggregationError,
+    SecureClient,
+    blocks,
+    encode,
+)
 from fedpu.record import RunDirectory
 
 SECURE_RUN = ["privacy.secure_aggregation=true", "method.lent=off", "aggregation.rounds=1", "engine.deadline=1"]
@@ -202,6 +212,22 @@ def test_a_node_that_knows_its_peers_need_not_trust_the_owner_with_their_keys(ta
     with suppress(FedpuError):
         serve(table.signed(config, keys=forged, change=attack), config, table.folder / "trusting", resume=False)
     assert "east" in [name for name, kind, _ in table.sent[before:] if kind == SECURE_SHARE], "it trusts the owner"
+
+
+def test_a_server_that_sends_one_client_another_model_gets_no_sum(table: Table) -> None:
+    """A model that nobody else has, such as one whose gradient is zero elsewhere, would single a client out."""
+
+    def another_model(request: Request) -> Request:
+        if request.kind != SECURE_TRAIN or request.node != VICTIM:
+            return request
+        content = RecordDict(dict(request.content))
+        sent, _ = unpack_work(content)
+        content[MODEL] = pack_sent(replace(sent, model={name: value + 0.01 for name, value in sent.model.items()}))
+        return replace(request, content=content)
+
+    with pytest.raises(SecureAggregationError, match="The secure sum can't be used"):
+        table.train(own_data_config(*SECURE_RUN), change=another_model)
+    assert len([1 for _, kind, _ in table.sent if kind == SECURE_OPEN]) == 4, "everybody has done its part"
 
 
 def test_a_client_whose_keys_are_not_its_own_is_left_out_and_the_sum_goes_on(table: Table) -> None:

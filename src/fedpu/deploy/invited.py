@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedpu.deploy.folder import INVITATIONS
@@ -27,7 +27,7 @@ from fedpu.deploy.invitation import (
     verify_request,
 )
 from fedpu.deploy.ledger import Ledger
-from fedpu.deploy.protocol import RUN
+from fedpu.deploy.protocol import RUN, record_hash
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import TrainingError
 from fedpu.flower.access import read_private
@@ -137,19 +137,8 @@ def vouched_clients(content: RecordDict) -> dict[str, str]:
 
 def content_hash(content: RecordDict) -> str:
     """Return a hash of all records but the invitation."""
-    parts = {name: _record_hash(record) for name, record in content.items() if name != INVITATION}
+    parts = {name: record_hash(record) for name, record in content.items() if name != INVITATION}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _record_hash(record: Any) -> str:
-    if not isinstance(record, ArrayRecord):
-        return hashlib.sha256(record.deflate()).hexdigest()
-    # Flower names an array by hashes that came with it: take the numbers themselves.
-    parts = hashlib.sha256()
-    for name, array in sorted(record.items()):
-        about = [name, array.dtype, list(array.shape), array.stype, len(array.data)]
-        parts.update(json.dumps(about).encode() + array.data)
-    return parts.hexdigest()
 
 
 def _refuse_other_configuration(content: RecordDict, invited: list[str]) -> None:

@@ -26,6 +26,7 @@ from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
 from fedpu.flower.connection import Connection, Dropped, Keys, connected
 from fedpu.flower.private import ErrorCode
+from fedpu.privacy.accountant import need_dp_accounting
 
 POLL, LONGEST_POLL, POLL_SHARE = 0.2, 3.0, 0.05
 """seconds between two looks for a message: a share of the time since the last one, within bounds"""
@@ -37,6 +38,8 @@ def run_node(path: Path, tell: Tell) -> None:
     settings = NodeSettings.load(path)
     keys, certificates = _keys(settings), _certificates(settings)
     _check_server_key(settings, tell)
+    if settings.accepts is not None and settings.accepts.epsilon is not None:
+        need_dp_accounting()  # to know what it has spent
     node = Node(deployed_app(), {NODE_FILE: str(path.resolve())}, tell)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # take leave of the SuperLink on the way out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from jaxtyping import Float
 from torch import Tensor
 
 from fedpu.config import Config
 from fedpu.errors import ConfigError
+from fedpu.flower.messages import MODEL
 from fedpu.flower.replies import (
     MOST_EXAMPLES,
     NAME_RULE,
@@ -179,3 +181,23 @@ def unpack_part(records: RecordDict, length: int) -> tuple[int, Vector]:
 def pack_secure(message: DataclassInstance) -> ConfigRecord:
     """Return a message of a secure sum as Flower carries it."""
     return ConfigRecord(asdict(message))
+
+
+def sum_context(content: RecordDict) -> bytes:
+    """Return a hash of the model that comes with a message, to which the masks of a secure sum are bound; else nothing.
+
+    A server that sends one client another model than the others, to find its part in the sum, gets no sum.
+    """
+    return bytes.fromhex(record_hash(content[MODEL])) if MODEL in content else b""
+
+
+def record_hash(record: Any) -> str:
+    """Return a hash of all that a record holds."""
+    if not isinstance(record, ArrayRecord):
+        return hashlib.sha256(record.deflate()).hexdigest()
+    # Flower names an array by hashes that came with it: take the numbers themselves.
+    parts = hashlib.sha256()
+    for name, array in sorted(record.items()):
+        about = [name, array.dtype, list(array.shape), array.stype, len(array.data)]
+        parts.update(json.dumps(about).encode() + array.data)
+    return parts.hexdigest()

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import ConfigRecord, Context, RecordDict
 
-from fedpu.deploy.protocol import CLIENT, LABEL, NUMBER, SECURE, pack_secure
+from fedpu.deploy.protocol import CLIENT, LABEL, NUMBER, SECURE, pack_secure, sum_context
 from fedpu.deploy.round_keys import SumName, refuse_unsigned, signed
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
@@ -104,7 +104,7 @@ def mask(
         raise SecureAggregationError("The rules of this secure sum do not follow from the run's configuration.")
     inbox = _asked(Inbox, content)
     _enough(own, len(set(inbox.senders)) + 1)
-    client, vector = client.mask(inbox, *part())
+    client, vector = client.mask(inbox, *part(), sum_context(content))
     return _keep(client, context, vector, label)
 
 

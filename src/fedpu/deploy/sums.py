@@ -17,6 +17,7 @@ from fedpu.deploy.protocol import (
     SECURE_OPEN,
     SECURE_SHARE,
     pack_secure,
+    sum_context,
     unpack_part,
 )
 from fedpu.flower.exchange import Exchange
@@ -97,7 +98,7 @@ def secure_sum(
     A client whose message can't be used is left out from there on. What is hidden under masks, nobody can check but in
     the sum: there all clients together must count as much as so many clients can.
     """
-    server, known = SecureServer(rules, messages), set[bytes]()
+    server, known = SecureServer(rules, messages, sum_context(next(iter(messages.values())))), set[bytes]()
 
     def keys_fault(client: int, keys: PublicKeys) -> str | None:
         own = {keys.mask_key, keys.seal_key}
