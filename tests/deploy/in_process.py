@@ -109,7 +109,9 @@ class Table(Wire):
             for name in self.named:
                 self.restart(name)
         texts = [config.to_toml() for config in configs]
-        key = RunKey.create(OWNER, run, texts, 1.0, self.keys if keys is None else keys)
+        if keys is None:  # as 'fedpu deploy start' does
+            keys = self.keys if any(config.privacy.secure_aggregation for config in configs) else {}
+        key = RunKey.create(OWNER, run, texts, 1.0, keys)
         return ActiveServer(self, run, key, change or (lambda request: request))
 
     def train(
