@@ -11,6 +11,7 @@ from typing import Any
 
 from fedpu.deploy.folder import Deployment
 from fedpu.errors import FedpuError
+from fedpu.flower.owner import registered_nodes
 from fedpu.flower.processes import CONNECTION, LOOPBACK, flwr
 from fedpu.flower.tls import days_left
 from fedpu.record import RunDirectory
@@ -59,10 +60,7 @@ def status(deployment: Deployment, run: Path) -> dict[str, Any]:
     look = health(deployment)
     found: dict[str, Any] = {"server": asdict(look), "nodes": [], "runs": [], "run": run_status(run)}
     if look.answers:
-        listed = json.loads(flwr(["supernode", "list", CONNECTION, "--format", "json"], deployment.home))
-        found["nodes"] = [
-            {"name": str(node.get("name", "")), "status": str(node.get("status", ""))} for node in listed["nodes"]
-        ]
+        found["nodes"] = [{"name": name, "status": state} for name, state in registered_nodes(deployment)]
         runs = json.loads(flwr(["ls", CONNECTION, "--format", "json"], deployment.home))["runs"]
         found["runs"] = [{"run": str(one["run-id"]), "status": str(one["status"])} for one in runs]
     return found
