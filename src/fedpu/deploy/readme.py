@@ -53,9 +53,9 @@ commands work from here too, with `export FLWR_HOME=$PWD/flower`: `flwr ls fedpu
 fedpu deploy status
 ```
 
-It tells who is there, how far the run is, and until when the certificate is good; `fedpu deploy renew` makes it good for
-another year while everything runs. `service/` has systemd units and a compose file. The owner of a node can state in
-`[accepts]` of its file what it takes part in at least.
+It tells who is there, how far the run is, and until when the certificate is good; `fedpu deploy renew` makes it good
+for another year while everything runs. `service/` has systemd units and a compose file. The owner of a node can state
+in `[accepts]` of its file what it takes part in at least.
 """
 
 
