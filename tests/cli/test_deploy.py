@@ -78,6 +78,74 @@ def test_the_certificate_is_good_for_the_address_and_for_the_loopback(tmp_path: 
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
 
 
+def test_a_certificate_is_renewed_for_the_same_names_by_the_same_authority(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    folder = tmp_path / "run"
+    fedpu("init", str(folder), "--nodes", "2", "--address", "10.0.0.7:8443")
+    authority, path = (folder / "certificates" / name for name in ("ca.crt", "server.pem"))
+    before, trusted = x509.load_pem_x509_certificate(path.read_bytes()), authority.read_bytes()
+    assert "good for 365 days" in fedpu("renew", str(folder))
+    after = x509.load_pem_x509_certificate(path.read_bytes())
+    assert after.serial_number != before.serial_number
+    assert after.public_key() == before.public_key()
+    names = [one.extensions.get_extension_for_class(x509.SubjectAlternativeName) for one in (before, after)]
+    assert names[0] == names[1]
+    assert authority.read_bytes() == trusted
+    after.verify_directly_issued_by(x509.load_pem_x509_certificate(trusted))
+    other = tmp_path / "other"
+    fedpu("init", str(other), "--nodes", "2")
+    path.write_bytes((other / "certificates" / "server.pem").read_bytes())
+    with pytest.raises(ConfigError, match="is not the key of"):
+        fedpu("renew", str(folder))
+    authority.write_bytes((other / "certificates" / "ca.crt").read_bytes())
+    with pytest.raises(ConfigError, match="is not of the authority that"):
+        fedpu("renew", str(folder))
+    (folder / "server" / "authority.key").unlink()
+    with pytest.raises(ConfigError, match="If it is kept elsewhere, put it there"):
+        fedpu("renew", str(folder))
+
+
+def test_a_server_that_is_not_there_is_not_well(tmp_path: Path) -> None:
+    from fedpu.flower.processes import free_port
+
+    folder = tmp_path / "run"
+    fedpu("init", str(folder), "--nodes", "2", "--address", f"127.0.0.1:{free_port()}")
+    with pytest.raises(FedpuError, match="does not answer"):
+        fedpu("health", str(folder))
+    told = fedpu("status", str(folder))
+    assert "does not answer" in told
+    assert "certificate: 365 days left" in told
+
+
+def test_units_and_compose_file_can_be_read_and_run_the_commands_of_the_page(tmp_path: Path) -> None:
+    import configparser
+
+    import yaml
+
+    folder = tmp_path / "run"
+    fedpu("init", str(folder), "--nodes", "north,south", "--address", "example.org:8443")
+    units = {}
+    for name in ("fedpu-server", "fedpu-node@"):
+        units[name] = configparser.ConfigParser(interpolation=None, strict=False)
+        units[name].optionxform = str  # type: ignore[assignment, method-assign]
+        units[name].read(folder / "service" / f"{name}.service")
+        assert units[name].sections() == ["Unit", "Service", "Install"]
+        assert units[name]["Service"]["UMask"] == "0077"
+    server = units["fedpu-server"]["Service"]
+    assert server["ExecStart"] == f"{sys.executable} -m fedpu deploy serve {folder}"
+    assert server["WorkingDirectory"] == server["ReadWritePaths"] == str(folder)
+    assert units["fedpu-node@"]["Service"]["ExecStart"].endswith("fedpu deploy node nodes/%i.toml")
+    services = yaml.safe_load((folder / "service" / "compose.yaml").read_text())["services"]
+    assert services["server"]["command"] == ["fedpu", "deploy", "serve", "/deployment"]
+    assert services["server"]["ports"] == ["8443:8443"]
+    assert services["server"]["healthcheck"]["test"][1:] == ["fedpu", "deploy", "health", "/deployment"]
+    for number, name in enumerate(["north", "south"]):
+        node = services[f"node-{number}"]
+        assert node["command"][-1] == f"/deployment/nodes/{name}.toml"
+        assert not any("server" in volume or volume == "..:/deployment" for volume in node["volumes"]), "no secrets"
+
+
 def test_a_key_is_made_once(tmp_path: Path) -> None:
     fedpu("key", str(tmp_path / "north"))
     assert (tmp_path / "north.pub").is_file()

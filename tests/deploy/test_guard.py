@@ -15,10 +15,10 @@ from flwr.app import RecordDict
 from fedpu.applications.experiment import guard_of
 from fedpu.config import Config
 from fedpu.data import Normalisation
-from fedpu.deploy.guard import ProtectedNodes, summed_negative_classes
+from fedpu.deploy.guard import NegativeClasses, ProtectedNodes, summed_negative_classes
 from fedpu.deploy.protocol import pack_part
 from fedpu.engine import FlowerEngine
-from fedpu.errors import TrainingError
+from fedpu.errors import LabellingError, TrainingError
 from fedpu.flower.exchange import Exchange
 from fedpu.privacy import lent_weight, protect_negatives
 from fedpu.record import Members, ModelCard
@@ -66,30 +66,54 @@ def test_a_draw_that_is_too_small_for_a_secure_sum_asks_nobody_and_adds_noise(
     assert any(not torch.equal(update.model[name], value) for name, value in sent.model.items())
 
 
-def negatives(config: Config, by_size: bool, weights: list[int] | None = None) -> torch.Tensor:
+def negatives(
+    config: Config, by_size: bool, weights: list[int] | None = None, changed: dict[int, RecordDict] | None = None
+) -> NegativeClasses:
     negative = (~POSITIVE).double().numpy()
     counts = weights or [lent_weight(config.privacy, size, by_size) for size in SIZES]
     parts = {k: pack_part(counts[k], protect_negatives(config.privacy, row, 0, k)) for k, row in enumerate(negative)}
     hidden = config.privacy.on
     card = ModelCard((4,), "float32", ("a", "b", "c"), Normalisation(1.0, (0.0,), (1.0,)))
     members = Members(["x", "y", "z"], None if hidden else SIZES, card, None)
-    return summed_negative_classes(config.privacy, Watched(parts), RecordDict(), members, 0, by_size)
+    exchange = Watched(parts | (changed or {}))
+    return summed_negative_classes(config.privacy, exchange, RecordDict(), members, 0, by_size)
 
 
 def test_the_sum_of_negative_classes_counts_clients_as_in_one_process(tiny_config: Config) -> None:
-    assert torch.equal(negatives(tiny_config, by_size=False), co_negatives(POSITIVE))
-    assert torch.equal(negatives(tiny_config, by_size=True), co_negatives(POSITIVE, torch.tensor(SIZES)))
+    assert torch.equal(negatives(tiny_config, by_size=False).total, co_negatives(POSITIVE))
+    assert torch.equal(negatives(tiny_config, by_size=True).total, co_negatives(POSITIVE, torch.tensor(SIZES)))
     private = tiny_config.with_("privacy.differential=central", "privacy.lent_noise_multiplier=0")
-    assert torch.equal(negatives(private, by_size=True), negatives(private, by_size=False))
+    assert torch.equal(negatives(private, by_size=True).total, negatives(private, by_size=False).total)
+
+
+BAD_PARTS = {
+    "counted often": pack_part(7, np.zeros(9)),
+    "no outer product": pack_part(1, np.arange(9.0)),
+    "NaN": pack_part(1, np.full(9, np.nan)),
+    "too short": pack_part(1, np.zeros(8)),
+    "something else": RecordDict(),
+}
+
+
+@pytest.mark.parametrize("part", BAD_PARTS.values(), ids=BAD_PARTS)
+def test_a_bad_part_of_the_first_sum_costs_its_client_and_not_the_start(tiny_config: Config, part: RecordDict) -> None:
+    found = negatives(tiny_config, by_size=False, changed={1: part})
+    assert found.clients == [0, 2]
+    assert torch.equal(found.total, co_negatives(POSITIVE[[0, 2]]))
 
 
 def test_a_node_that_counts_itself_otherwise_than_it_has_told_is_left_out(tiny_config: Config) -> None:
-    with pytest.raises(
-        TrainingError, match="y: it counts itself 10000 times in the sum over clients; it should be 250"
-    ):
-        negatives(tiny_config, by_size=True, weights=[10, 10_000, 40])
-    with pytest.raises(TrainingError, match="y: it counts itself 7 times in the sum over clients; it should be 1"):
-        negatives(tiny_config, by_size=False, weights=[1, 7, 1])
+    found = negatives(tiny_config, by_size=True, weights=[10, 10_000, 40])
+    assert found.clients == [0, 2]
+    assert torch.equal(found.total, co_negatives(POSITIVE[[0, 2]], torch.tensor(SIZES)[[0, 2]]))
+
+
+def test_whoever_alone_labels_a_class_is_missed_and_too_few_parts_are_no_sum(tiny_config: Config) -> None:
+    bad = pack_part(7, np.zeros(9))
+    with pytest.raises(LabellingError, match=r"Nobody labels class 0: .* x: it counts itself 7 times"):
+        negatives(tiny_config, by_size=False, changed={0: bad})
+    with pytest.raises(TrainingError, match=r"has 0 usable parts, and engine\.min_clients is 1\. x: .* z: "):
+        negatives(tiny_config, by_size=False, changed={0: bad, 1: bad, 2: bad})
 
 
 @pytest.mark.parametrize("differential", ["central", "local"])

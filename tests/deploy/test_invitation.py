@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -73,12 +73,19 @@ def received(content: RecordDict, kind: str = JOIN, run: int = RUN_NUMBER) -> Me
     return make_message(about, content)
 
 
-def ask(content: RecordDict, kind: str = JOIN, run: int = RUN_NUMBER, where: Context | None = None) -> None:
-    node = NodeSettings(name="n", data="d", server_key=PUBLIC)
-    refuse_uninvited(node, received(content, kind, run), where or context())
+class Ask(Protocol):
+    """Hands a request to a node; raises what it refuses with."""
+
+    def __call__(self, content: RecordDict, kind: str = JOIN, run: int = RUN_NUMBER) -> None: ...
 
 
-def test_an_invited_node_answers() -> None:
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    node = NodeSettings(name="n", data="d", server_key=PUBLIC, state=str(tmp_path))
+    return lambda content, kind=JOIN, run=RUN_NUMBER: refuse_uninvited(node, received(content, kind, run), context())
+
+
+def test_an_invited_node_answers(ask: Ask) -> None:
     ask(signed())
 
 
@@ -112,14 +119,14 @@ def that_cannot_be_read(content: RecordDict) -> None:
         (that_cannot_be_read, "can't be read"),
     ],
 )
-def test_a_request_that_was_changed_is_refused(change: Callable[[RecordDict], None], told: str) -> None:
+def test_a_request_that_was_changed_is_refused(ask: Ask, change: Callable[[RecordDict], None], told: str) -> None:
     content = signed()
     change(content)
     with pytest.raises(NotInvited, match=told):
         ask(content)
 
 
-def test_a_request_is_for_one_node_one_kind_and_one_run() -> None:
+def test_a_request_is_for_one_node_one_kind_and_one_run(ask: Ask) -> None:
     with pytest.raises(NotInvited, match="not signed for this node"):
         ask(signed(node=NODE + 1))
     with pytest.raises(NotInvited, match="not signed for this node"):
@@ -128,13 +135,13 @@ def test_a_request_is_for_one_node_one_kind_and_one_run() -> None:
         ask(signed(), run=8)
 
 
-def test_the_key_of_one_run_signs_nothing_for_another() -> None:
+def test_the_key_of_one_run_signs_nothing_for_another(ask: Ask) -> None:
     key = RunKey.create(OWNER, RUN_NUMBER + 1, [CONFIG], 1.0)
     with pytest.raises(NotInvited, match="The invitation is to run 8"):
         ask(signed(key))
 
 
-def test_an_invitation_ends_and_is_for_its_configuration_and_by_its_owner() -> None:
+def test_an_invitation_ends_and_is_for_its_configuration_and_by_its_owner(ask: Ask) -> None:
     with pytest.raises(NotInvited, match="has ended"):
         ask(signed(RunKey.create(OWNER, RUN_NUMBER, [CONFIG], -1.0)))
     with pytest.raises(NotInvited, match="The configuration is not the one"):
@@ -144,12 +151,12 @@ def test_an_invitation_ends_and_is_for_its_configuration_and_by_its_owner() -> N
         ask(signed(RunKey.create(stranger, RUN_NUMBER, [CONFIG], 1.0)))
 
 
-def test_a_request_is_answered_once() -> None:
-    content, where = signed(), context()
-    ask(content, where=where)
+def test_a_request_is_answered_once(ask: Ask) -> None:
+    content = signed()
+    ask(content)
     with pytest.raises(NotInvited, match="answered already"):
-        ask(content, where=where)
-    ask(signed(), where=where)
+        ask(content)
+    ask(signed())
 
 
 def test_every_kind_of_message_is_refused_without_an_invitation(tmp_path: Path) -> None:
@@ -180,7 +187,7 @@ def test_a_trial_without_keys_answers_anybody() -> None:
     refuse_uninvited(open_to_all, received(RecordDict()), context())
 
 
-def test_the_key_of_a_run_survives_its_file() -> None:
+def test_the_key_of_a_run_survives_its_file(ask: Ask) -> None:
     key = RunKey.create(OWNER, RUN_NUMBER, [CONFIG], 1.0)
     assert RunKey.load(key.dump()) == key
     ask(signed(RunKey.load(key.dump())))

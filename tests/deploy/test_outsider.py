@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import ssl
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,7 @@ from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from deploy.page import init
+from deploy.page import FEDPU, init
 from fedpu.deploy.certificates import write_node_key
 from fedpu.deploy.folder import Deployment
 from fedpu.flower.app_folder import write_app
@@ -245,5 +247,46 @@ def test_a_node_refuses_a_run_that_it_was_not_invited_to_even_of_somebody_with_t
 def test_what_the_server_writes_is_its_owners_alone(target: Target) -> None:
     here = target.deployment
     assert here.folder.stat().st_mode & 0o777 == 0o700
-    for path in (here.secret, here.owner_key, here.certificates.key, here.loopback.key, here.database):
+    secrets = (here.secret, here.owner_key, here.certificates.key, here.certificates.authority_key, here.loopback.key)
+    for path in (*secrets, here.database):
         assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+# The owner, on the same deployment.
+
+
+def fedpu(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*FEDPU, "deploy", *arguments], capture_output=True, text=True, timeout=SECONDS, cwd=cwd, check=False
+    )
+
+
+def test_the_owner_sees_how_the_deployment_is(target: Target) -> None:
+    folder = target.deployment.folder
+    told = json.loads(fedpu("status", "--json", cwd=folder).stdout)
+    assert told["server"]["answers"]
+    assert 360 < told["server"]["certificate_days"] < 366
+    assert {node["name"]: node["status"] for node in told["nodes"]}["a"] == "online"
+    assert told["run"] is None
+    shown = fedpu("status", cwd=folder).stdout
+    assert "node a: online" in shown
+    assert "server: answers" in shown
+    assert fedpu("health", str(folder)).returncode == 0
+
+
+def test_a_certificate_is_renewed_while_the_server_runs_and_nodes_stay(target: Target, attacker: httpx.Client) -> None:
+    def shown() -> str:
+        host, _, port = target.nodes_door.rpartition(":")
+        return ssl.get_server_certificate((host, int(port)), ca_certs=str(target.deployment.authority))
+
+    before, mine = shown(), target.deployment.certificates
+    assert mine.certificate.read_text() == before
+    done = fedpu("renew", str(target.deployment.folder))
+    assert done.returncode == 0, done.stderr
+    end = time.monotonic() + SECONDS
+    while shown() == before:
+        assert time.monotonic() < end, "the server still shows the old certificate"
+        time.sleep(0.2)
+    assert shown() == mine.certificate.read_text()
+    told = json.loads(fedpu("status", "--json", cwd=target.deployment.folder).stdout)
+    assert {node["name"]: node["status"] for node in told["nodes"]}["a"] == "online"

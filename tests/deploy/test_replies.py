@@ -318,6 +318,18 @@ def test_a_refused_node_is_named_when_the_run_can_not_begin() -> None:
     assert [one.name for one in roster(Line({6: presence("²"), 7: presence("2")}), []).gather(2)] == ["2", "²"]
 
 
+def test_a_number_of_examples_out_of_all_proportion_is_not_believed() -> None:
+    told: list[str] = []
+    joins = {5: presence("a", 20), 6: presence("b", 30), 7: presence("c", 10**9), 8: presence("d", 2000)}
+    assert [one.name for one in roster(Line(joins), told).gather(3)] == ["a", "b", "d"]
+    assert "'c' says that it has 1000000000 examples, and the median of the others is 30" in told[0]
+    with pytest.raises(TrainingError, match=r"raise engine\.largest_client \(100\)"):
+        roster(Line(joins), []).gather(["a", "c"])
+    two = Line({5: presence("a", 20), 6: presence("b", 10**6)})
+    generous = Roster(two, FlowerEngine(wait=0.3, largest_client=10**6), Briefing("seed = 1\n"), told.append)
+    assert len(generous.gather(2)) == 2
+
+
 def test_a_reply_of_another_node_or_to_nothing_counts_for_nothing() -> None:
     class Forged(Line):
         def pull(self, numbers: Iterable[str]) -> list[Message]:
@@ -334,6 +346,9 @@ def test_parts_of_which_no_message_can_be_made_are_a_reply_that_did_not_come() -
 
 
 # Secure sums: a client that cheats before its part is masked is left out, and what masks hide shows in the sum.
+
+
+RULES = Rules(4, 3, 1.0)
 
 
 class SecureNodes(Exchange):
@@ -354,10 +369,12 @@ class SecureNodes(Exchange):
             SECURE_OPEN: secure_client.open_shares,
         }
         for client, content in contents.items():
+            where, own = self.contexts[client], secure_client.Identity(str(client), None, None)
             if kind in actions:
-                reply = actions[kind](content, self.contexts[client])
+                reply = actions[kind](content, where, own)
             else:
-                reply = secure_client.mask(content, self.contexts[client], 1, np.full(3, 0.5))
+                part = (1, np.full(3, 0.5))
+                reply = secure_client.mask(content, where, own, "1", lambda _: RULES, lambda part=part: part)
             if client == LIAR and kind == self.stage:
                 fields: dict[str, Any] = dict(reply[SECURE])  # type: ignore[call-overload]
                 self.lie(fields)
@@ -385,7 +402,7 @@ SECURE_LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
 def test_a_client_that_cheats_in_a_secure_sum_is_left_out(stage: str, lie: Callable[[dict[str, Any]], Any]) -> None:
     nodes = SecureNodes(stage, lie)
     messages = {client: RecordDict() for client in range(4)}
-    total = secure_sum(nodes, Rules(4, 3, 1.0), "train.secure", messages, "1")
+    total = secure_sum(nodes, RULES, "train.secure", messages, "1")
     counted = 4 if stage == SECURE_OPEN else 3  # its vector was in the sum already
     assert (total.weight, total.clients) == (counted, counted)
     assert total.values == pytest.approx(0.5 * counted, abs=1e-5)
@@ -401,4 +418,4 @@ def test_a_client_that_counts_itself_more_than_once_under_masks_shows_in_the_sum
 
     nodes = SecureNodes("train.secure", more)
     with pytest.raises(SecureAggregationError, match="One of them has sent something else, and masks hide which"):
-        secure_sum(nodes, Rules(4, 3, 1.0), "train.secure", {client: RecordDict() for client in range(4)}, "1")
+        secure_sum(nodes, RULES, "train.secure", {client: RecordDict() for client in range(4)}, "1")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +21,7 @@ from fedpu.config import Config
 from fedpu.engine import ClientTrainer, Job, LocalEngine
 from fedpu.engine.pool import Piece
 from fedpu.errors import TrainingError
-from fedpu.method import Batch, shuffled_batches
+from fedpu.method import Batch, Method, shuffled_batches
 from fedpu.randomness import torch_generator
 from fedpu.risk import co_negatives
 from fedpu.round import Broadcast, Work
@@ -153,6 +156,36 @@ def test_workers_do_not_outlive_a_killed_main_process() -> None:
             return
         time.sleep(0.1)
     pytest.fail("a worker is still running ten seconds after its main process was killed")
+
+
+def test_a_killed_worker_is_started_anew_and_the_run_goes_on_to_the_same_bits(
+    tiny_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config.with_("engine.name=reference", "aggregation.rounds=4")
+    whole = bits(run(config))
+    batches, marker = Method.batches, tmp_path / "killed"
+
+    def fatal_once(*arguments: Any) -> Any:
+        if multiprocessing.parent_process() is not None and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batches(*arguments)
+
+    def kill_an_idle_one(line: dict[str, Any]) -> None:
+        if line["round"] == 2:
+            multiprocessing.active_children()[0].kill()
+
+    monkeypatch.setattr(Method, "batches", fatal_once)
+    assert same(whole, bits(run(config.with_("engine.workers=2"), on_round=kill_an_idle_one)))
+    assert marker.exists()
+
+
+def test_workers_that_are_killed_again_and_again_end_the_run_with_a_sentence(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Method, "batches", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(TrainingError, match=r"killed 4 times in a row, .* memory ran out\. Set engine\.workers = 1"):
+        run(tiny_config.with_("engine.name=reference", "engine.workers=2"))
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

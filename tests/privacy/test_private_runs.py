@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from scipy import stats
 
 from fedpu.aggregation import AGGREGATIONS
 from fedpu.applications.comparison import compare
-from fedpu.applications.experiment import first_state, guard_of, job_of, prepare, resume, run
+from fedpu.applications.experiment import Result, first_state, guard_of, job_of, prepare, resume, run
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.privacy import Guard, Layout
+from fedpu.privacy.accountant import gaussian_epsilon
 from fedpu.record import RunDirectory
 from fedpu.report.comparison import markdown, table
 from fedpu.risk import co_negatives
@@ -223,6 +225,50 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits_and_account(
         assert spent == sorted(set(spent))
         assert resumed.summary["epsilon"] == spent[-1] == RunDirectory.open(tmp_path / "r").rounds()[-1]["epsilon"]
         assert resumed.summary["delta"] == 1e-5
+
+
+def test_interrupted_rounds_of_local_noise_count_as_often_as_they_were_released(
+    tiny_config: Config, tmp_path: Path
+) -> None:
+    config = tiny_config.with_(*LOCAL, "aggregation.rounds=4", "aggregation.participation=0.7")
+    system = config.with_("privacy.noise_source=system")
+    for name, one, repeats in (("seed", config, 0), ("system", system, 1)):
+        whole = [line["epsilon"] for line in run(one).curve]
+        resumed = interrupted_and_resumed(one, tmp_path / name)
+        releases = releases_of(one, 4)
+        releases[one.aggregation.select(one.seed, 2, 5)] += repeats  # round 3 was asked for twice
+        halves = [(0.25, int(releases.max())), (one.privacy.lent_noise_multiplier / 2, 1)]
+        assert resumed.curve[-1]["epsilon"] == pytest.approx(gaussian_epsilon(halves, one.privacy.delta))
+        assert (resumed.curve[-1]["epsilon"] > whole[-1]) == bool(
+            repeats and releases.max() > releases_of(one, 4).max()
+        )
+
+
+def releases_of(config: Config, rounds: int) -> np.ndarray:
+    found = np.zeros(5, dtype=int)
+    for round_ in range(rounds):
+        found[config.aggregation.select(config.seed, round_, 5)] += 1
+    return found
+
+
+def interrupted_and_resumed(config: Config, out: Path) -> Result:
+    """Kill a run in its third round, after its clients were asked."""
+
+    class Killed(Exception):
+        pass
+
+    asked = Guard.combined
+
+    def killed(self: Guard, sent: Broadcast, *arguments: Any) -> Update:
+        if sent.round == 2:
+            raise Killed
+        return asked(self, sent, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "combined", killed)
+        with pytest.raises(Killed):
+            run(config, out=out)
+    return resume(out)
 
 
 def stopped_and_resumed(config: Config, path: Path):  # type: ignore[no-untyped-def]

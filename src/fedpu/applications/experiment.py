@@ -335,6 +335,8 @@ def train(
     curve = directory.rounds() if directory else []
     if directory:
         clients.restore(directory.client_states())
+    if directory and guard:
+        guard.keep_journal(directory.releases)
     device = config.engine.compute_device()
     select = guard.select if guard else None
     for done in rounds(clients, config.aggregation, state, config.seed, select):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from fedpu.cli import deploy_server
 from fedpu.cli.console import Json, Overrides, Preset, Quiet, errors, load_config, output, print_json, round_progress
+from fedpu.cli.interrupt import leaving_on_terminate
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower import require_flower
 from fedpu.errors import ConfigError
@@ -25,8 +24,13 @@ app = typer.Typer(
 app.command("serve")(deploy_server.serve)
 app.command("register")(deploy_server.register)
 app.command("start")(deploy_server.start)
+app.command("status")(deploy_server.status)
+app.command("health")(deploy_server.health)
+app.command("renew")(deploy_server.renew)
 
 MOST_NODES = 10_000
+LOGS = "logs"
+"""folder in the run directory for what the processes of a trial say"""
 Config_ = Annotated[
     str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file; without it, the paper's defaults.")
 ]
@@ -52,6 +56,7 @@ def local(
     """
     require_flower()
     from fedpu.deploy.local import deployed_config, local_deployment
+    from fedpu.flower.temporary import temporary_folder
 
     if resume is not None:
         if config or preset or overrides or out:
@@ -65,15 +70,16 @@ def local(
         names = [str(number) for number in range(nodes)]
         if RunDirectory(folder).config_file.exists():
             raise ConfigError(f"'{folder}' already holds a run. Go on with --resume {folder}, or choose another --out.")
-    work = Path(tempfile.mkdtemp(prefix="fedpu-deploy-"))
-    try:
-        if not quiet:
-            errors.print(f"starting a SuperLink and {len(names)} nodes …")
-        with round_progress(quiet) as progress, local_deployment(work / "deployment", chosen, names) as deployed:
-            on_round = progress.start(chosen.method.model_dump()["name"], chosen.aggregation.rounds)
-            summary = deployed.start_run(chosen, folder, resume is not None).wait(on_round)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    if not quiet:
+        errors.print(f"starting a SuperLink and {len(names)} nodes …")
+    with (
+        leaving_on_terminate(),
+        temporary_folder("fedpu-deploy-") as work,
+        round_progress(quiet) as progress,
+        local_deployment(work / "deployment", chosen, names, folder / LOGS) as deployed,
+    ):
+        on_round = progress.start(chosen.method.model_dump()["name"], chosen.aggregation.rounds)
+        summary = deployed.start_run(chosen, folder, resume is not None).wait(on_round)
     if json:
         print_json(summary | {"run": str(folder)})
     else:
@@ -138,6 +144,7 @@ def init(
     require_flower()
     from fedpu.deploy.folder import create
     from fedpu.deploy.readme import write_readme
+    from fedpu.deploy.services import write_services
 
     names = _node_names(nodes)
     chosen = load_config(config, preset, overrides)
@@ -147,5 +154,6 @@ def init(
     chosen = chosen.with_(*settings)
     assert isinstance(chosen.engine, FlowerEngine)
     deployment = create(folder, chosen, names, address, trial)
+    write_services(deployment, names)
     page = write_readme(deployment, names)
     output.print(f"Written: {folder}. The commands are in {page}.", highlight=False, soft_wrap=True)

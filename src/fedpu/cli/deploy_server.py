@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedpu.cli.console import errors, output
+from fedpu.cli.console import Json, errors, output, print_json
 from fedpu.engine.flower import require_flower
-from fedpu.errors import ConfigError
+from fedpu.errors import ConfigError, FedpuError
 
 Folder = Annotated[Path, typer.Option("--folder", "-f", help="The folder that 'fedpu deploy init' wrote.")]
 HERE = Path()
@@ -84,3 +84,70 @@ def start(
     if stream:
         command = [found("flwr"), "log", run, CONNECTION, "--stream"]
         subprocess.run(command, env=environment(deployment.home), check=False)
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; else 'run' in the folder.")] = None,
+    json: Json = False,
+) -> None:
+    """Show how a deployment is: its server, its certificate, which nodes are there, and how far the run is."""
+    require_flower()
+    from fedpu.deploy.folder import Deployment
+    from fedpu.deploy.status import SOON
+    from fedpu.deploy.status import status as look
+
+    deployment = Deployment.open(folder)
+    found = look(deployment, out or deployment.folder / "run")
+    if json:
+        print_json(found)
+        return
+    server = found["server"]
+    days = server["certificate_days"]
+    renew = ": run 'fedpu deploy renew'" if days < SOON else ""
+    lines = [
+        f"server: {'answers' if server['answers'] else server['problem']} (port {deployment.port})",
+        f"certificate: {days:.0f} days left{renew}",
+        *(f"node {node['name'] or 'without a name'}: {node['status']}" for node in found["nodes"]),
+        *(f"run {one['run']}: {one['status']}" for one in found["runs"]),
+    ]
+    if found["run"]:
+        run = found["run"]
+        lines.append(f"{run['path']}: {run.get('problem') or _how_far(run)}")
+    for line in lines:
+        output.print(line, highlight=False, soft_wrap=True)
+
+
+def _how_far(run: dict[str, Any]) -> str:
+    missing = f"; without {', '.join(run['left_out'])} in the last" if run["left_out"] else ""
+    return f"{run['rounds']} of {run['of']} rounds{', finished' if run['finished'] else ''}{missing}"
+
+
+def health(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+) -> None:
+    """Connect to the nodes' port as a node would, and end with code 1 if that does not work. For monitors."""
+    require_flower()
+    from fedpu.deploy.folder import Deployment
+    from fedpu.deploy.status import health as look
+
+    found = look(Deployment.open(folder))
+    if not found.well:
+        raise FedpuError(found.problem or "The server's certificate has ended: run 'fedpu deploy renew'.")
+    output.print(f"well; the certificate is good for {found.certificate_days:.0f} days", highlight=False)
+
+
+def renew(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+) -> None:
+    """Renew the server's certificates. A server that runs takes them up; nodes and runs notice nothing."""
+    require_flower()
+    from fedpu.deploy.folder import Deployment
+    from fedpu.flower.tls import days_left, renew_certificate
+
+    deployment = Deployment.open(folder)
+    for files in (deployment.certificates, deployment.loopback):
+        renew_certificate(files)
+        output.print(
+            f"{files.certificate}: good for {days_left(files.certificate):.0f} days", highlight=False, soft_wrap=True
+        )

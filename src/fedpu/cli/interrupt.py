@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,19 @@ def handled_interrupts() -> Iterator[None]:
     finally:
         if not counted.count:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def leaving_on_terminate() -> Iterator[None]:
+    """Leave by the way out when the process is asked to end, so that what was started inside is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Counted:

@@ -17,11 +17,13 @@ from fedpu.applications.experiment import job_of, prepare
 from fedpu.config import Config
 from fedpu.data import dtype_name
 from fedpu.deploy import secure_client
-from fedpu.deploy.invited import refuse_uninvited
+from fedpu.deploy.agreement import refuse_departure
+from fedpu.deploy.invited import refuse_uninvited, vouched_clients
 from fedpu.deploy.own_data import own_federation, read_own
 from fedpu.deploy.protocol import (
     JOIN,
     NEGATIVES,
+    NEGATIVES_GROUP,
     SECURE_JOIN,
     SECURE_NEGATIVES,
     SECURE_OPEN,
@@ -36,12 +38,13 @@ from fedpu.deploy.protocol import (
 from fedpu.deploy.settings import NodeSettings
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower.client import REFUSED, Assignment, answer, client_app
+from fedpu.engine.flower.clients import group
 from fedpu.errors import ConfigError, DataError, FedpuError
 from fedpu.flower.messages import unpack_work
 from fedpu.flower.state_folder import StateFolder
 from fedpu.labelling import Client, Federation
 from fedpu.priors import Priors
-from fedpu.privacy import layout_for, lent_weight, protect, protect_negatives
+from fedpu.privacy import Layout, layout_for, lent_rules, lent_weight, protect, protect_negatives, secure_rules
 from fedpu.privacy.mechanism import Vector
 from fedpu.record import ModelCard
 from fedpu.registry import is_reference
@@ -83,16 +86,16 @@ def node_settings(context: Context) -> NodeSettings:
 
 def deployed_app() -> ClientApp:
     """Return the ClientApp."""
-    app = client_app(_assign_plain, [_only_invited])
+    app = client_app(_assign, [_only_agreed])
     actions: dict[str, Callable[[RecordDict, Context], RecordDict]] = {
         JOIN: _presence,
         NEGATIVES: _own_negatives,
         TRAIN_PRIVATE: _private_update,
-        SECURE_JOIN: secure_client.join,
-        SECURE_SHARE: secure_client.share,
+        SECURE_JOIN: lambda content, context: secure_client.join(content, context, _identity(content, context)),
+        SECURE_SHARE: lambda content, context: secure_client.share(content, context, _identity(content, context)),
         SECURE_NEGATIVES: _secure_negatives,
         SECURE_TRAIN: _secure_update,
-        SECURE_OPEN: secure_client.open_shares,
+        SECURE_OPEN: lambda content, context: secure_client.open_shares(content, context, _identity(content, context)),
     }
     for kind, action in actions.items():
         category, _, name = kind.partition(".")
@@ -101,21 +104,30 @@ def deployed_app() -> ClientApp:
     return app
 
 
-def _only_invited(message: Message, context: Context, answer_it: Callable[[Message, Context], Message]) -> Message:
-    """Answer no message, of whatever kind, without an invitation."""
+def _only_agreed(message: Message, context: Context, answer_it: Callable[[Message, Context], Message]) -> Message:
+    """Answer no message, of whatever kind, without an invitation, and none that departs from what was agreed on.
+
+    What leaves is counted on the disk before it does.
+    """
     try:
-        refuse_uninvited(node_settings(context), message, context)
+        node = node_settings(context)
+        refuse_uninvited(node, message, context)
+        leaving = refuse_departure(node, message, context)
+        reply = answer_it(message, context)
+        if leaving is not None and not reply.has_error():
+            leaving.count()
     except FedpuError as error:
         return Message(Error(REFUSED, str(error)), reply_to=message)
-    return answer_it(message, context)
+    return reply
+
+
+def _identity(content: RecordDict, context: Context) -> secure_client.Identity:
+    """Return who this node is in a secure sum. The invitation was verified before the message got here."""
+    return secure_client.Identity.of(node_settings(context), vouched_clients(content))
 
 
 def _answering(action: Callable[[RecordDict, Context], RecordDict]) -> Callable[[Message, Context], Message]:
     return lambda message, context: answer(message, lambda: action(message.content, context))
-
-
-def _server_config(content: RecordDict, context: Context) -> Config:
-    return Briefing.from_records(content).read_config(node_settings(context).allowed)
 
 
 def _participant(content: RecordDict, context: Context) -> Participant:
@@ -124,8 +136,6 @@ def _participant(content: RecordDict, context: Context) -> Participant:
     if card is None:
         raise ConfigError("The server has not said what the inputs and classes are.")
     node = node_settings(context)
-    if node.secure_aggregation and not briefing.read_config(node.allowed).privacy.secure_aggregation:
-        raise ConfigError(f"'{node.name}' takes part only under secure aggregation, and this run has none.")
     return _prepared(node.model_dump_json(), briefing.config, card, context.run_id)
 
 
@@ -172,12 +182,6 @@ def _presence(content: RecordDict, context: Context) -> RecordDict:
     return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype_name(inputs), classes).to_records()
 
 
-def _assign_plain(content: RecordDict, context: Context) -> Assignment:
-    if _server_config(content, context).privacy.on:
-        raise ConfigError("The server asked for a plain update of a run in which [privacy] is on.")
-    return _assign(content, context)
-
-
 def _assign(content: RecordDict, context: Context) -> Assignment:
     mine, briefing = _participant(content, context), Briefing.from_records(content)
     count = len(mine.card.classes)
@@ -206,30 +210,43 @@ def _protected_update(content: RecordDict, context: Context) -> tuple[int, Vecto
     mine, assignment = _participant(content, context), _assign(content, context)
     update = assignment.update(sent, work)
     config = mine.config
-    layout = layout_for(assignment.network, config.aggregation, config.method, len(mine.card.classes))
-    vector = layout.vector(sent, update)
+    vector = _layout(mine).vector(sent, update)
     return protect(config.privacy, vector, update.examples, config.seed, work.round, work.client)
 
 
 def _own_negatives(content: RecordDict, context: Context) -> RecordDict:
-    _refuse_secure(content, context)
     return pack_part(*_protected_negatives(content, context))
 
 
 def _private_update(content: RecordDict, context: Context) -> RecordDict:
-    _refuse_secure(content, context)
     return pack_part(*_protected_update(content, context))
 
 
 def _secure_negatives(content: RecordDict, context: Context) -> RecordDict:
-    return secure_client.mask(content, context, *_protected_negatives(content, context))
+    mine = _participant(content, context)
+    settings, method, classes = mine.config.privacy, mine.config.method, len(mine.card.classes)
+    return secure_client.mask(
+        content,
+        context,
+        _identity(content, context),
+        NEGATIVES_GROUP,
+        lambda clients: lent_rules(settings, clients, classes, method.lends_by_size),
+        lambda: _protected_negatives(content, context),
+    )
 
 
 def _secure_update(content: RecordDict, context: Context) -> RecordDict:
-    return secure_client.mask(content, context, *_protected_update(content, context))
+    mine, (_, work) = _participant(content, context), unpack_work(content)
+    length = _layout(mine).length
+    return secure_client.mask(
+        content,
+        context,
+        _identity(content, context),
+        group([work]),
+        lambda clients: secure_rules(mine.config.privacy, clients, length),
+        lambda: _protected_update(content, context),
+    )
 
 
-def _refuse_secure(content: RecordDict, context: Context) -> None:
-    """Give nothing in the open where the run's configuration promises a secure sum."""
-    if _server_config(content, context).privacy.secure_aggregation:
-        raise ConfigError("The server asked in the open for what this run sums up securely.")
+def _layout(mine: Participant) -> Layout:
+    return layout_for(mine.network, mine.config.aggregation, mine.config.method, len(mine.card.classes))

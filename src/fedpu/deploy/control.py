@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedpu.config import Config
-from fedpu.deploy.folder import INVITATIONS, Deployment, check_name
+from fedpu.deploy.folder import INVITATIONS, Deployment, check_name, refuse_seeded_noise
 from fedpu.deploy.invitation import RunKey, read_owner_key
 from fedpu.errors import ConfigError
 from fedpu.flower.access import private_folder, read_private
@@ -64,15 +64,20 @@ def _key_of(public_key: Path) -> str:
 def _names(deployment: Deployment) -> Iterator[dict[str, str]]:
     """Give the keys by the names that they were registered under, and keep what is added; one command at a time."""
     with locked(deployment.names.with_suffix(".lock"), f"'{deployment.names}' is being written by another command."):
-        try:
-            names = json.loads(deployment.names.read_text("utf-8")) if deployment.names.exists() else {}
-            names = {str(name): str(key) for name, key in names.items()}
-        except (ValueError, AttributeError) as error:
-            raise ConfigError(f"'{deployment.names}' is damaged ({error}).") from error
+        names = _registered(deployment)
         before = dict(names)
         yield names
         if names != before:
             write_atomically(deployment.names, (json.dumps(names, indent=1) + "\n").encode())
+
+
+def _registered(deployment: Deployment) -> dict[str, str]:
+    """Return the keys by the names that they were registered under."""
+    try:
+        names = json.loads(deployment.names.read_text("utf-8")) if deployment.names.exists() else {}
+        return {str(name): str(key) for name, key in names.items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(f"'{deployment.names}' is damaged ({error}).") from error
 
 
 def start_run(
@@ -94,11 +99,15 @@ def start_run(
             pass  # nobody is at work on it, and all of its files are whole
     if configs is None:
         configs = [RunDirectory.open(out).config() if resume else Config.load(app / PACKAGE / "fedpu.toml")]
+    for config in configs:
+        refuse_seeded_noise(config, deployment.trial)
+    # Only for secure sums: who else takes part is nobody's business otherwise.
+    clients = _registered(deployment) if any(config.privacy.secure_aggregation for config in configs) else {}
     settings = {"out": str(out.resolve()), "resume": resume, INVITATIONS: str(deployment.invitations)}
     assignments = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
     answer = _flwr(deployment, ["run", str(app), CONNECTION, "--run-config", assignments, "--format", "json"])
     run = str(json.loads(answer)["run-id"])
-    signed = RunKey.create(key, int(run), [config.to_toml() for config in configs], days)
+    signed = RunKey.create(key, int(run), [config.to_toml() for config in configs], days, clients)
     path = private_folder(deployment.invitations) / run
     write_secret(path.with_suffix(".new"), signed.dump())
     path.with_suffix(".new").rename(path)  # all of it at once: the run looks for it all the time

@@ -40,13 +40,16 @@ class Deployment(LinkFolder):
 
     address: str
     """host:port at which nodes reach the SuperLink"""
+    trial: bool = False
+    """Do its nodes share the configured data set, so that there is nothing to protect?"""
 
     @classmethod
     def open(cls, folder: Path) -> Deployment:
         """Read what ``fedpu deploy init`` wrote."""
         if not (folder / SETTINGS).exists():
             raise ConfigError(f"'{folder}' is no deployment: 'fedpu deploy init' makes one.")
-        return cls(folder.resolve(), str(read_file(folder / SETTINGS)["address"]))
+        settings = read_file(folder / SETTINGS)
+        return cls(folder.resolve(), str(settings["address"]), settings.get("trial") is True)
 
     @property
     def port(self) -> int:
@@ -61,7 +64,7 @@ class Deployment(LinkFolder):
     @property
     def certificates(self) -> Certificates:
         """TLS of the nodes' port."""
-        return Certificates(self.folder / "certificates")
+        return Certificates(self.folder / "certificates", self.server)
 
     @property
     def authority(self) -> Path:
@@ -107,10 +110,11 @@ def create(folder: Path, config: Config, names: Sequence[str], address: str, tri
         raise ConfigError(f"'{folder}' is not empty: choose a new folder.")
     host = _host(address)
     _check_names(names)
-    deployment = Deployment(folder.resolve(), address)
+    refuse_seeded_noise(config, trial)
+    deployment = Deployment(folder.resolve(), address, trial)
     deployment.create()
-    (deployment.folder / SETTINGS).write_text(tomli_w.dumps({"address": address}))
-    write_certificates(deployment.certificates.folder, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
+    (deployment.folder / SETTINGS).write_text(tomli_w.dumps({"address": address, "trial": trial}))
+    write_certificates(deployment.certificates, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
     private, server_key = new_owner_key()
     write_secret(deployment.owner_key, private)
     write_config(deployment.app, config)
@@ -159,6 +163,16 @@ def write_config(app: Path, config: Config) -> None:
     refuse_validation(config)
     write_app(app, SERVER, CLIENT, {"out": "run", "resume": False, INVITATIONS: ""})
     (app / PACKAGE / "fedpu.toml").write_text(config.to_toml())
+
+
+def refuse_seeded_noise(config: Config, trial: bool) -> None:
+    """Refuse noise that can be taken off again, where clients have data of their own."""
+    privacy = config.privacy
+    if not trial and privacy.differential != "off" and privacy.noise_source == "seed":
+        raise ConfigError(
+            'privacy.noise_source = "seed" protects nobody in a deployment: everybody knows the seed, and the noise is '
+            'taken off with it. Set privacy.noise_source = "system".'
+        )
 
 
 def refuse_validation(config: Config) -> None:

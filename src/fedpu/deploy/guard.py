@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,8 +11,8 @@ from flwr.app import RecordDict
 from jaxtyping import Float
 from torch import Tensor
 
-from fedpu.deploy.protocol import NEGATIVES, SECURE_NEGATIVES, SECURE_TRAIN, TRAIN_PRIVATE
-from fedpu.deploy.sums import Sum, plain_sum, secure_sum
+from fedpu.deploy.protocol import NEGATIVES, NEGATIVES_GROUP, SECURE_NEGATIVES, SECURE_TRAIN, TRAIN_PRIVATE
+from fedpu.deploy.sums import Vouch, anybody, plain_sum, secure_sum
 from fedpu.engine import Clients
 from fedpu.engine.flower.clients import Complete, group, work_messages
 from fedpu.errors import LabellingError, TrainingError
@@ -36,8 +37,9 @@ REACH = 1e-6
 class ProtectedNodes(Clients):
     """Makes the protected mean of a round from the parts that clients have protected on their own machines."""
 
-    def __init__(self, guard: Guard, exchange: Exchange, complete: Complete) -> None:
+    def __init__(self, guard: Guard, exchange: Exchange, complete: Complete, vouch: Vouch = anybody) -> None:
         self._guard = guard
+        self._vouch = vouch
         self._exchange = exchange
         self._complete = complete
 
@@ -55,10 +57,11 @@ class ProtectedNodes(Clients):
         if not work and guard.poisson:  # nobody was drawn, or too few for a secure sum: a round all the same
             yield guard.noise(sent)
             return
+        guard.note(sent.round, work)
         messages = work_messages(sent, work, self._complete)
         if settings.secure_aggregation:
             rules = secure_rules(settings, len(work), length)
-            total = secure_sum(exchange, rules, SECURE_TRAIN, messages, group(work))
+            total = secure_sum(exchange, rules, SECURE_TRAIN, messages, group(work), self._vouch)
         else:
             total = plain_sum(exchange, TRAIN_PRIVATE, messages, length, group(work), self._fault)
         exchange.refuse_too_few(total.clients, sent.round)
@@ -79,18 +82,34 @@ class ProtectedNodes(Clients):
         return _beyond(change, largest_number(settings, settings.clip, settings.noise_multiplier) * (1 + REACH))
 
 
+class NegativeClasses(NamedTuple):
+    """The sum of negative classes, and which of the clients that were asked are in it."""
+
+    total: Float[Tensor, "C C"]
+    clients: list[int]
+
+
 def summed_negative_classes(
-    settings: Privacy, exchange: Exchange, about: RecordDict, members: Members, seed: int, by_size: bool
-) -> Float[Tensor, "C C"]:
-    """Form the sum of negative classes, once, of all clients, each counted by its size or as one."""
-    clients, classes = len(members.names), len(members.card.classes)
-    messages = dict.fromkeys(range(clients), about)
+    settings: Privacy,
+    exchange: Exchange,
+    about: RecordDict,
+    members: Members,
+    seed: int,
+    by_size: bool,
+    vouch: Vouch = anybody,
+) -> NegativeClasses:
+    """Form the sum of negative classes, once, of all clients, each counted by its size or as one.
+
+    A client whose part can't be used is not in it, and must be left out of the run.
+    """
+    asked, classes = len(members.names), len(members.card.classes)
+    messages = dict.fromkeys(range(asked), about)
     exchange.left_out.clear()
     if settings.secure_aggregation:
-        rules = lent_rules(settings, clients, classes, by_size)
-        total = secure_sum(exchange, rules, SECURE_NEGATIVES, messages, "negatives")
+        rules = lent_rules(settings, asked, classes, by_size)
+        total = secure_sum(exchange, rules, SECURE_NEGATIVES, messages, NEGATIVES_GROUP, vouch)
     else:
-        counts = [lent_weight(settings, n, by_size) for n in members.examples or [1] * clients]
+        counts = [lent_weight(settings, n, by_size) for n in members.examples or [1] * asked]
 
         def check(client: int, weight: int, values: Vector) -> str | None:
             if weight != counts[client]:
@@ -101,23 +120,23 @@ def summed_negative_classes(
                 return "it sent something else than its part of the sum over clients"
             return None
 
-        total = plain_sum(exchange, NEGATIVES, messages, classes**2, "negatives", check)
-    _refuse_incomplete(total, clients, exchange)
+        total = plain_sum(exchange, NEGATIVES, messages, classes**2, NEGATIVES_GROUP, check)
+    reasons = "".join(f" {name}: {reason}." for name, reason in exchange.left_out.items())
+    if total.clients < exchange.rules.min_clients or not total.clients:
+        raise TrainingError(
+            f"The sum over clients that the lent term needs has {total.clients} usable parts, and engine.min_clients "
+            f"is {exchange.rules.min_clients}.{reasons}"
+        )
     values = np.round(total.values) if settings.differential == "off" else total.values
-    matrix = torch.from_numpy(np.ascontiguousarray(summed_negatives(settings, total.weight, values, clients, seed)))
+    summed = summed_negatives(settings, total.weight, values, total.clients, seed)
+    matrix = torch.from_numpy(np.ascontiguousarray(summed))
     if settings.differential == "off":
-        nobody = torch.nonzero(matrix.diagonal() >= clients)[:, 0].tolist()
+        nobody = torch.nonzero(matrix.diagonal() >= total.clients)[:, 0].tolist()
         if nobody:
             raise LabellingError(
-                f"Nobody labels class {nobody[0]}: every class must be positive for at least one client."
+                f"Nobody labels class {nobody[0]}: every class must be positive for at least one client.{reasons}"
             )
-    return matrix.float()
-
-
-def _refuse_incomplete(total: Sum, clients: int, exchange: Exchange) -> None:
-    if total.clients < clients:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in exchange.left_out.items())
-        raise TrainingError(f"The sum over clients that the lent term needs is not complete. {reasons}")
+    return NegativeClasses(matrix.float(), total.who)
 
 
 def _beyond(values: Vector, limit: float) -> str | None:

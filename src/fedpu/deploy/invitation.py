@@ -3,7 +3,7 @@
 Two signatures (Ed25519), so that the owner's key is not needed where the rounds run:
 
 1. The owner signs, when a run is started, the run's number, the hashes of its configurations, a date on which the
-   invitation ends, and a public key made for this run.
+   invitation ends, a public key made for this run, and, for secure sums, which client has which public key.
 2. The key of the run signs every request: run, receiver, kind of message, its content, and a number used once.
 """
 
@@ -26,6 +26,8 @@ from fedpu.errors import ConfigError
 INVITES, ASKS = b"fedpu: the owner invites\n", b"fedpu: the run asks\n"
 """what a signature is about, so that none can stand for another"""
 DAY = 86400.0
+CLIENTS = "clients"
+"""in the statement: the public keys that the owner vouches for, by name"""
 
 
 class NotInvited(ConfigError):
@@ -78,14 +80,25 @@ class RunKey:
     invitation: Invitation
 
     @classmethod
-    def create(cls, owner: Ed25519PrivateKey, run: int, configs: Sequence[str], days: float) -> RunKey:
-        """Make a key for a run of those configurations, as their files are written, and have the owner sign it."""
+    def create(
+        cls,
+        owner: Ed25519PrivateKey,
+        run: int,
+        configs: Sequence[str],
+        days: float,
+        clients: Mapping[str, str] | None = None,
+    ) -> RunKey:
+        """Make a key for a run of those configurations, as their files are written, and have the owner sign it.
+
+        ``clients`` are the public keys of the nodes by name, where they must know each other's.
+        """
         key = Ed25519PrivateKey.generate()
         stated = {
             "run": run,
             "configs": [config_hash(config) for config in configs],
             "ends": time.time() + days * DAY,
             "key": key.public_key().public_bytes_raw().hex(),
+            CLIENTS: dict(clients or {}),
         }
         statement = json.dumps(stated).encode()
         return cls(key.private_bytes_raw(), Invitation(statement, owner.sign(INVITES + statement)))
@@ -93,6 +106,11 @@ class RunKey:
     def sign(self, request: Request) -> bytes:
         """Sign a request."""
         return Ed25519PrivateKey.from_private_bytes(self.private).sign(request.to_bytes())
+
+    @property
+    def clients(self) -> dict[str, str]:
+        """The public keys of the clients by name, as the owner vouches for them."""
+        return dict(json.loads(self.invitation.statement)[CLIENTS])
 
     def dump(self) -> bytes:
         """Return what goes into a file."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedpu.deploy.folder import INVITATIONS
 from fedpu.deploy.invitation import (
+    CLIENTS,
     Invitation,
     NotInvited,
     Request,
@@ -24,7 +26,8 @@ from fedpu.deploy.invitation import (
     read_owner_line,
     verify_request,
 )
-from fedpu.deploy.protocol import RUN
+from fedpu.deploy.ledger import Ledger
+from fedpu.deploy.protocol import RUN, record_hash
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import TrainingError
 from fedpu.flower.access import read_private
@@ -32,7 +35,6 @@ from fedpu.flower.wire import GridWire, Wire
 from fedpu.flower.wire import Request as Sent
 
 INVITATION = "invitation"
-USED = "used"
 PATIENCE = 60.0
 """seconds that the owner's command has to sign the invitation of a run that it has started"""
 
@@ -44,6 +46,16 @@ class SignedWire(Wire):
         self._wire = wire
         self._run = run
         self._key = key
+
+    @property
+    def clients(self) -> dict[str, str]:
+        """The public keys of the clients by name, as the owner vouches for them."""
+        return self._key.clients
+
+    @property
+    def run(self) -> int:
+        """Flower's number of the run."""
+        return self._run
 
     def nodes(self) -> list[int]:
         """Return the nodes that are connected."""
@@ -110,36 +122,26 @@ def refuse_uninvited(node: NodeSettings, message: Message, context: Context) -> 
         _refuse_other_configuration(content, stated["configs"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotInvited(f"The invitation to this run can't be read ({type(error).__name__}).") from error
-    _refuse_again(context, request.once)
+    # Asked twice, random noise could be averaged away; so the numbers are kept on the disk.
+    if not re.fullmatch("[0-9a-f]{32}", request.once) or not Ledger(node.state_folder()).use(run, request.once):
+        raise NotInvited("This request was answered already.")
+
+
+def vouched_clients(content: RecordDict) -> dict[str, str]:
+    """Return the clients' public keys by name that the invitation, which was verified before, vouches for."""
+    about: Any = content.get(INVITATION)
+    if about is None:
+        return {}
+    return {str(name): str(key) for name, key in json.loads(about["statement"])[CLIENTS].items()}
 
 
 def content_hash(content: RecordDict) -> str:
     """Return a hash of all records but the invitation."""
-    parts = {name: _record_hash(record) for name, record in content.items() if name != INVITATION}
+    parts = {name: record_hash(record) for name, record in content.items() if name != INVITATION}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _record_hash(record: Any) -> str:
-    if not isinstance(record, ArrayRecord):
-        return hashlib.sha256(record.deflate()).hexdigest()
-    # Flower names an array by hashes that came with it: take the numbers themselves.
-    parts = hashlib.sha256()
-    for name, array in sorted(record.items()):
-        about = [name, array.dtype, list(array.shape), array.stype, len(array.data)]
-        parts.update(json.dumps(about).encode() + array.data)
-    return parts.hexdigest()
 
 
 def _refuse_other_configuration(content: RecordDict, invited: list[str]) -> None:
     run: Any = content.get(RUN)
     if run is not None and config_hash(run["config"]) not in invited:
         raise NotInvited("The configuration is not the one that this node was invited to.")
-
-
-def _refuse_again(context: Context, number: str) -> None:
-    """Refuse a request that was answered already; asked twice, random noise could be averaged away."""
-    kept: Any = context.state.get(INVITATION)
-    used: list[str] = [] if kept is None else list(kept[USED])
-    if number in used:
-        raise NotInvited("This request was answered already.")
-    context.state[INVITATION] = ConfigRecord({USED: [*used, number]})

@@ -16,6 +16,7 @@ from fedpu.deploy.control import register, start_run
 from fedpu.deploy.folder import Deployment, create, refuse_validation, write_config
 from fedpu.deploy.server import ERROR_FILE
 from fedpu.errors import ConfigError, FedpuError
+from fedpu.flower.access import private_folder
 from fedpu.flower.processes import CONNECTION, LOOPBACK, Child, children, flwr, free_port, listening
 from fedpu.record import RunDirectory
 
@@ -28,8 +29,9 @@ LOOK = 10.0
 class LocalDeployment:
     """SuperLink and nodes that run; one run after another can be given to them."""
 
-    def __init__(self, deployment: Deployment, started: list[Child]) -> None:
+    def __init__(self, deployment: Deployment, started: list[Child], logs: Path | None = None) -> None:
         self.deployment = deployment
+        self._logs = private_folder(logs) if logs else deployment.folder
         self._started = started
         self.nodes: dict[str, Child] = {}
         self.superlink = self.start_superlink()
@@ -55,7 +57,7 @@ class LocalDeployment:
 
     def start(self, command: list[str], name: str) -> Child:
         """Start a command that is stopped with the rest; its output goes to a file of that name."""
-        child = Child(command, self.deployment.home, self.deployment.folder / f"{name}.log", name=name)
+        child = Child(command, self.deployment.home, self._logs / f"{name}.log", name=name)
         self._started.append(child)
         return child
 
@@ -115,13 +117,18 @@ class Run:
 
 
 @contextmanager
-def local_deployment(folder: Path, config: Config, names: list[str]) -> Iterator[LocalDeployment]:
-    """Start a SuperLink and nodes, each a client of the configured data set; stop all of them at the end."""
+def local_deployment(
+    folder: Path, config: Config, names: list[str], logs: Path | None = None
+) -> Iterator[LocalDeployment]:
+    """Start a SuperLink and nodes, each a client of the configured data set; stop all of them at the end.
+
+    What they say goes to ``logs``, or else to the folder of the deployment.
+    """
     refuse_validation(config)
     prepare(config)  # what can't be handed out is refused here, and not by every node for itself
     deployment = create(folder, config, names, f"{LOOPBACK}:{free_port()}")
     with children() as started:
-        local = LocalDeployment(deployment, started)
+        local = LocalDeployment(deployment, started, logs)
         local.register(names)
         for name in names:
             local.start_node(name)

@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedpu.deploy.client import NODE_FILE, deployed_app
 from fedpu.deploy.invitation import read_owner_line
+from fedpu.deploy.secure_client import read_key
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import ConfigError
 from fedpu.flower.connection import Connection, Dropped, Keys, connected
 from fedpu.flower.private import ErrorCode
+from fedpu.privacy.accountant import need_dp_accounting
 
 POLL, LONGEST_POLL, POLL_SHARE = 0.2, 3.0, 0.05
 """seconds between two looks for a message: a share of the time since the last one, within bounds"""
@@ -39,6 +38,8 @@ def run_node(path: Path, tell: Tell) -> None:
     settings = NodeSettings.load(path)
     keys, certificates = _keys(settings), _certificates(settings)
     _check_server_key(settings, tell)
+    if settings.accepts is not None and settings.accepts.epsilon is not None:
+        need_dp_accounting()  # to know what it has spent
     node = Node(deployed_app(), {NODE_FILE: str(path.resolve())}, tell)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # take leave of the SuperLink on the way out
@@ -113,18 +114,7 @@ def _check_server_key(settings: NodeSettings, tell: Tell) -> None:
 def _keys(settings: NodeSettings) -> Keys | None:
     if settings.insecure:
         return None
-    if settings.key is None:
-        raise ConfigError(
-            f"'{settings.name}' has no key: set 'key' to the file of its private key, or insecure = true."
-        )
-    try:
-        key = load_ssh_private_key(Path(settings.key).read_bytes(), None)
-    except OSError as error:
-        raise ConfigError(f"The key '{settings.key}' can't be read: {error.strerror}.") from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"'{settings.key}' is not a private key without a password: {error}.") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"'{settings.key}' is no key of a NIST curve: make one with 'fedpu deploy key'.")
+    key = read_key(settings)
     return key, key.public_key()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from jaxtyping import Float
 from torch import Tensor
 
 from fedpu.config import Config
 from fedpu.errors import ConfigError
+from fedpu.flower.messages import MODEL
 from fedpu.flower.replies import (
     MOST_EXAMPLES,
     NAME_RULE,
@@ -41,13 +43,15 @@ if TYPE_CHECKING:
 
 JOIN = "query.join"
 NEGATIVES = "query.negatives"
+NEGATIVES_GROUP = "negatives"
+"""what the messages of the one sum over clients are grouped by"""
 
 TRAIN_PRIVATE = "train.private"
 SECURE_JOIN, SECURE_SHARE, SECURE_OPEN = "query.secure_join", "query.secure_share", "query.secure_open"
 SECURE_TRAIN, SECURE_NEGATIVES = "train.secure", "query.secure_negatives"
 
 RUN, CLIENT, COUNTS, SUM = "run", "client", "counts", "co-negatives"
-SECURE, PART, NUMBER = "secure", "part", "number"
+SECURE, PART, NUMBER, LABEL = "secure", "part", "number", "sum"
 MOST_DIMENSIONS, MOST_NUMBERS, MOST_CLASSES = 8, 10**8, 10**5
 """of an input, and of a federation: what a client says beyond that is not believed"""
 
@@ -177,3 +181,23 @@ def unpack_part(records: RecordDict, length: int) -> tuple[int, Vector]:
 def pack_secure(message: DataclassInstance) -> ConfigRecord:
     """Return a message of a secure sum as Flower carries it."""
     return ConfigRecord(asdict(message))
+
+
+def sum_context(content: RecordDict) -> bytes:
+    """Return a hash of the model that comes with a message, to which the masks of a secure sum are bound; else nothing.
+
+    A server that sends one client another model than the others, to find its part in the sum, gets no sum.
+    """
+    return bytes.fromhex(record_hash(content[MODEL])) if MODEL in content else b""
+
+
+def record_hash(record: Any) -> str:
+    """Return a hash of all that a record holds."""
+    if not isinstance(record, ArrayRecord):
+        return hashlib.sha256(record.deflate()).hexdigest()
+    # Flower names an array by hashes that came with it: take the numbers themselves.
+    parts = hashlib.sha256()
+    for name, array in sorted(record.items()):
+        about = [name, array.dtype, list(array.shape), array.stype, len(array.data)]
+        parts.update(json.dumps(about).encode() + array.data)
+    return parts.hexdigest()

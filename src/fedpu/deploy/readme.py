@@ -46,6 +46,16 @@ fedpu deploy start --stream
 
 It invites the nodes, and is recorded in `run/`. To go on with a run that was stopped, add `--resume`. Flower's own
 commands work from here too, with `export FLWR_HOME=$PWD/flower`: `flwr ls fedpu`, `flwr stop RUN fedpu`.
+
+## 5. Leaving it alone
+
+```sh
+fedpu deploy status
+```
+
+It tells who is there, how far the run is, and until when the certificate is good; `fedpu deploy renew` makes it good
+for another year while everything runs. `service/` has systemd units and a compose file. The owner of a node can state
+in `[accepts]` of its file what it takes part in at least.
 """
 
 

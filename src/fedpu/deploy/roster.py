@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import median_low
 
 from flwr.app import RecordDict
 
@@ -47,12 +48,34 @@ class Roster:
     def gather(self, whom: int | Sequence[str]) -> list[Presence]:
         """Wait for that many clients, or for those names; return them in the order of their names."""
         if isinstance(whom, int):
-            here = self._wait(lambda found: len(found) >= whom, f"{whom} clients")
-            names = sorted(here, key=_natural)[:whom]
+            here = self._wait(lambda found: len(self._credible(found)) >= whom, f"{whom} clients")
+            names = sorted(self._credible(here), key=_natural)[:whom]
         else:
-            here = self._wait(lambda found: found.keys() >= set(whom), ", ".join(whom))
+            here = self._wait(lambda found: self._credible(found).keys() >= set(whom), ", ".join(whom))
             names = sorted(whom, key=_natural)
         return [self._present[here[name]] for name in names]
+
+    def _credible(self, here: dict[str, int]) -> dict[str, int]:
+        """Return the nodes without those whose number of examples is out of all proportion to the others'.
+
+        A client counts in the mean by that number, and nobody can check it.
+        """
+        counts = {node: self._present[node].examples for node in here.values()}
+        found = {}
+        for name, node in here.items():
+            own, others = counts[node], [n for other, n in counts.items() if other != node and n is not None]
+            if own is None or not others or own <= self._rules.largest_client * median_low(others):
+                found[name] = node
+                continue
+            refusal = (
+                f"Node {node} can't take part: '{name}' says that it has {own} examples, and the median of the others "
+                f"is {median_low(others)}. If that is true, raise engine.largest_client "
+                f"({self._rules.largest_client:g})."
+            )
+            if self._refusals.get(node) != refusal:
+                self._refusals[node] = refusal
+                self._tell(refusal)
+        return found
 
     def await_return(self, names: Sequence[str]) -> None:
         """Wait for the clients of a run that is resumed, and go on without those that are late."""

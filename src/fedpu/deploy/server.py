@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +17,26 @@ from fedpu.applications.experiment import Result, ServerSide, first_state, guard
 from fedpu.config import Config
 from fedpu.data import dtype_name, load
 from fedpu.deploy.folder import refuse_validation
-from fedpu.deploy.guard import ProtectedNodes, summed_negative_classes
-from fedpu.deploy.invited import server_wire
+from fedpu.deploy.guard import NegativeClasses, ProtectedNodes, summed_negative_classes
+from fedpu.deploy.invited import SignedWire, server_wire
 from fedpu.deploy.protocol import Briefing
 from fedpu.deploy.roster import Roster, common_card
+from fedpu.deploy.round_keys import SumName, signer
+from fedpu.deploy.sums import Vouch, anybody
 from fedpu.engine import Clients, FlowerEngine, initial_model
 from fedpu.engine.base import expected_from
 from fedpu.engine.flower.clients import NodeClients, Promised
 from fedpu.errors import ConfigError, FedpuError
-from fedpu.flower.exchange import Exchange
+from fedpu.flower.exchange import NO_ANSWER, Exchange
 from fedpu.flower.wire import Wire
 from fedpu.labelling import TestSet
+from fedpu.privacy.secagg import PublicKeys, SecureAggregationError
 from fedpu.record import InUse, Members, ModelCard, RunDirectory, write_atomically
 
 NO_DATA = "none"
 """``data.name`` of a server that has no data set of its own: the model is not measured"""
 ERROR_FILE = "error.txt"
+LOG_FILE = "server.log"
 log = logging.getLogger("flwr")
 
 
@@ -46,7 +52,8 @@ def server_app(config_file: Path) -> ServerApp:
         out = Path(str(settings["out"]))
         try:
             (out / ERROR_FILE).unlink(missing_ok=True)
-            serve(server_wire(grid, context), Config.load(config_file), out, bool(settings["resume"]))
+            with _logged(out):
+                serve(server_wire(grid, context), Config.load(config_file), out, bool(settings["resume"]))
         except InUse:  # whoever waits for the run that is under way must not take this for its end
             raise
         except FedpuError as error:
@@ -55,6 +62,20 @@ def server_app(config_file: Path) -> ServerApp:
             raise
 
     return app
+
+
+@contextmanager
+def _logged(out: Path) -> Iterator[None]:
+    """Write what the server says to a file of the run directory, too."""
+    out.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(out / LOG_FILE, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
 
 
 def serve(wire: Wire, config: Config, out: Path, resume: bool) -> Result:
@@ -86,7 +107,7 @@ def _train(
 
     guard = guard_of(config, network, count, classes)
     if guard:
-        clients: Clients = ProtectedNodes(guard, exchange, complete)
+        clients: Clients = ProtectedNodes(guard, exchange, complete, _vouch(wire, members.names))
     else:
         expected = expected_from(network, config.aggregation, config.method, classes)
         promised = Promised(expected, members.examples or [], _rules(config).report_risk)
@@ -113,9 +134,44 @@ def _gather(wire: Wire, config: Config, card: ModelCard | None, roster: Roster) 
     if not config.method.lends:
         return members
     exchange, about = _exchange(wire, config, names, roster), _briefing(config, members).to_records()
-    by_size = config.method.lends_by_size
-    total = summed_negative_classes(config.privacy, exchange, about, members, config.seed, by_size)
-    return replace(members, co_negatives=total.tolist())
+    by_size, vouch = config.method.lends_by_size, _vouch(wire, names)
+    found = summed_negative_classes(config.privacy, exchange, about, members, config.seed, by_size, vouch)
+    return _only(members, found, exchange.left_out)
+
+
+def _only(members: Members, found: NegativeClasses, left_out: Mapping[str, str]) -> Members:
+    """Return the clients that are in the one sum: without its part, nobody could lend to the others as it should."""
+    total: list[list[float]] = found.total.tolist()
+    if len(found.clients) == len(members.names):
+        return replace(members, co_negatives=total)
+    names = [members.names[client] for client in found.clients]
+    gone = {name: left_out.get(name, NO_ANSWER) for name in members.names if name not in names}
+    for name, reason in gone.items():
+        log.info("'%s' takes no part in this run: %s", name, reason)
+    # Under another name of the run: clients hold it to the number that it has told them, and numbers change.
+    return Members(
+        names,
+        None if members.examples is None else [members.examples[client] for client in found.clients],
+        members.card,
+        total,
+        left_out=gone,
+    )
+
+
+def _vouch(wire: Wire, names: Sequence[str]) -> Vouch:
+    """Return a check of the keys that clients send for a secure sum, where the owner vouches for their own."""
+    if not isinstance(wire, SignedWire):
+        return anybody
+    run, known = wire.run, wire.clients
+
+    def check(client: int, label: str, keys: PublicKeys) -> str | None:
+        try:
+            name = signer(keys, SumName(run, label), client, known)
+        except SecureAggregationError as error:
+            return str(error)
+        return None if name == names[client] else f"its keys are signed by '{name}'"
+
+    return check
 
 
 def _roster(wire: Wire, config: Config, briefing: Briefing) -> Roster:
@@ -155,11 +211,13 @@ def _briefing(config: Config, members: Members) -> Briefing:
 
 
 def _server_side(config: Config, members: Members, test_set: TestSet | None) -> ServerSide:
-    facts = {
+    facts: dict[str, Any] = {
         "data": config.data.name,
         "clients": len(members.names),
         "examples": None if members.examples is None else sum(members.examples),
     }
+    if members.left_out:
+        facts["left_out"] = members.left_out
     return ServerSide(members.card, len(members.names), test_set, facts)
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from fedpu.config.config import read_file
 from fedpu.config.sections import explain
+from fedpu.deploy.accepts import Accepts
 from fedpu.errors import ConfigError, did_you_mean
 from fedpu.flower.replies import NAME_RULE, is_name, shown
 from fedpu.priors import Priors
@@ -45,13 +46,20 @@ class NodeSettings(Settings):
         description="classes and functions, as 'module:Class', that the server may ask this node to import and use: "
         "its method, aggregation and so on",
     )
-    secure_aggregation: bool = Field(False, description="take part only in runs whose sums are formed securely")
     superlink: str = Field("127.0.0.1:8000", description="host:port of the SuperLink")
     root_certificates: str | None = Field(None, description="file of the certificate that signs the SuperLink's")
     key: str | None = Field(None, description="file of this node's private key")
     server_key: str | None = Field(
         None,
         description="public key of the server's owner: the node answers runs alone that this key has invited it to",
+    )
+    accepts: Accepts | None = Field(
+        None, description="the least privacy under which anything leaves; else as in the first run that it joins"
+    )
+    peers: dict[str, str] | None = Field(
+        None,
+        description="public keys of the other clients by name, for secure sums; else the owner of the server vouches "
+        "for them",
     )
     insecure: bool = Field(
         False, description="connect without TLS and keys, and answer anybody's run: for trials on one machine"
@@ -66,6 +74,11 @@ class NodeSettings(Settings):
         return Path(self.state) if self.state else Path(pooch.os_cache("fedpu")) / "nodes" / self.name
 
     @property
+    def accepted(self) -> Accepts | None:
+        """What is accepted of a run; None: anything, of a node that has no data of its own and says nothing else."""
+        return self.accepts or (Accepts() if self.partition is None else None)
+
+    @property
     def allowed(self) -> frozenset[str]:
         """Everything that the server may ask this node to import."""
         return frozenset(self.allow) | ({self.model} if self.model is not None else set())
@@ -75,6 +88,8 @@ class NodeSettings(Settings):
         """Read a node's file; paths in it are relative to its folder."""
         values = read_file(path)
         for key in values:
+            if key == "secure_aggregation":
+                raise ConfigError(f"'{path}': secure_aggregation belongs to the table [accepts].")
             if key not in cls.model_fields:
                 raise ConfigError(f"'{path}' has no setting '{key}'.{did_you_mean(key, cls.model_fields)}")
         settings = cls.parse(values)
@@ -90,10 +105,24 @@ class NodeSettings(Settings):
     @classmethod
     def parse(cls, values: dict[str, Any]) -> NodeSettings:
         """Check plain values."""
+        accepts = values.get("accepts")
+        if isinstance(accepts, dict):
+            _check_accepts(accepts)
         try:
             return cls.model_validate_json(json.dumps(values, default=str), strict=True)
         except ValidationError as error:
             raise ConfigError(explain(error, cls, "node")) from error
+
+
+def _check_accepts(values: dict[str, Any]) -> None:
+    """Refuse a wrong value of the table, by its own name."""
+    for key in values:
+        if key not in Accepts.model_fields:
+            raise ConfigError(f"[accepts] has no setting '{key}'.{did_you_mean(key, Accepts.model_fields)}")
+    try:
+        Accepts.model_validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        raise ConfigError(explain(error, Accepts, "accepts")) from error
 
 
 def _beside(folder: Path, name: str | None) -> str | None:

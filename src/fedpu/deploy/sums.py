@@ -10,12 +10,14 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fedpu.deploy.protocol import (
     CLIENT,
+    LABEL,
     NUMBER,
     SECURE,
     SECURE_JOIN,
     SECURE_OPEN,
     SECURE_SHARE,
     pack_secure,
+    sum_context,
     unpack_part,
 )
 from fedpu.flower.exchange import Exchange
@@ -38,17 +40,29 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 Check = Callable[[int, int, Vector], str | None]
 """says what is wrong with a client's weight and numbers, or nothing"""
+Vouch = Callable[[int, str, PublicKeys], str | None]
+"""says what is wrong with a client's keys for a sum of that label, or nothing: its neighbours would refuse them"""
 ROUNDING = 1e-9
 COMMITMENT = 32
 """bytes of a checksum of a mask's seed"""
 
 
+def anybody(client: int, label: str, keys: PublicKeys) -> str | None:
+    """Find nothing wrong with anybody's keys, where nobody has registered any."""
+    return None
+
+
 class Sum(NamedTuple):
-    """Σ_k weight_k, Σ_k weight_k · values_k, and how many clients are in it."""
+    """Σ_k weight_k, Σ_k weight_k · values_k, and who is in it."""
 
     weight: int
     values: Vector
-    clients: int
+    who: list[int]
+
+    @property
+    def clients(self) -> int:
+        """How many clients are in it."""
+        return len(self.who)
 
 
 def plain_sum(
@@ -63,22 +77,30 @@ def plain_sum(
             raise BadReply(wrong)
         return weight, values
 
-    weight, total, came = 0, np.zeros(length), 0
-    for _, (part, values) in exchange.answers(kind, _numbered(messages), group, read):
-        weight, came = weight + part, came + 1
+    weight, total, came = 0, np.zeros(length), list[int]()
+    for client, (part, values) in exchange.answers(kind, _numbered(messages, group), group, read):
+        weight += part
+        came.append(client)
         total += part * values
     return Sum(weight, total, came)
 
 
-def secure_sum(exchange: Exchange, rules: Rules, kind: str, messages: Mapping[int, RecordDict], group: str) -> Sum:
+def secure_sum(
+    exchange: Exchange,
+    rules: Rules,
+    kind: str,
+    messages: Mapping[int, RecordDict],
+    group: str,
+    vouch: Vouch = anybody,
+) -> Sum:
     """Run the four stages of a secure sum; in the third, ``kind`` asks for the part that is hidden under masks.
 
     A client whose message can't be used is left out from there on. What is hidden under masks, nobody can check but in
     the sum: there all clients together must count as much as so many clients can.
     """
-    server, known = SecureServer(rules, messages), set[bytes]()
+    server, known = SecureServer(rules, messages, sum_context(next(iter(messages.values())))), set[bytes]()
 
-    def keys_fault(_: int, keys: PublicKeys) -> str | None:
+    def keys_fault(client: int, keys: PublicKeys) -> str | None:
         own = {keys.mask_key, keys.seal_key}
         if len(own) < 2 or own & known:
             return "it sent a public key that is in use already"
@@ -88,7 +110,7 @@ def secure_sum(exchange: Exchange, rules: Rules, kind: str, messages: Mapping[in
         except SecureAggregationError as error:
             return str(error)
         known.update(own)
-        return None
+        return vouch(client, group, keys)
 
     keys = _stage(exchange, SECURE_JOIN, server.begin(), PublicKeys, group, keys_fault)
     introduced = server.introduce(keys)
@@ -122,7 +144,7 @@ def secure_sum(exchange: Exchange, rules: Rules, kind: str, messages: Mapping[in
             f"{float(np.abs(total.sums).max(initial=0.0)):.3g}. One of them has sent something else, and masks hide "
             "which."
         )
-    return Sum(total.weight, total.sums, count)
+    return Sum(total.weight, total.sums, total.clients)
 
 
 def _stage(
@@ -134,7 +156,7 @@ def _stage(
     fault: Callable[[int, Answer], str | None],
     messages: Mapping[int, RecordDict] | None = None,
 ) -> Iterator[tuple[int, Answer]]:
-    contents = _numbered({client: messages[client] if messages else RecordDict() for client in requests})
+    contents = _numbered({client: messages[client] if messages else RecordDict() for client in requests}, group)
     for client, request in requests.items():
         contents[client][SECURE] = pack_secure(request)
 
@@ -149,8 +171,9 @@ def _stage(
     return exchange.answers(kind, contents, group, read)
 
 
-def _numbered(messages: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
-    """Return messages that also tell each client its number."""
+def _numbered(messages: Mapping[int, RecordDict], label: str) -> dict[int, RecordDict]:
+    """Return messages that also tell each client its number, and which sum of the run it is."""
     return {
-        client: RecordDict({**content, CLIENT: ConfigRecord({NUMBER: client})}) for client, content in messages.items()
+        client: RecordDict({**content, CLIENT: ConfigRecord({NUMBER: client, LABEL: label})})
+        for client, content in messages.items()
     }

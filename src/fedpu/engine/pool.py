@@ -28,6 +28,9 @@ import torch
 from fedpu.errors import TrainingError
 from fedpu.round import Broadcast, Tensors, Update, Work, prefixed
 
+RESTARTS = 3
+"""times that workers are started anew without a piece of work being done in between"""
+
 
 class Piece(NamedTuple):
     """Work for a worker: some clients, and what each of them has kept."""
@@ -56,9 +59,9 @@ class Trainer(ABC):
 class Pool:
     """Trains pieces of work, in this process or on workers."""
 
-    def __init__(self, trainer: Trainer | None, executor: ProcessPoolExecutor | None, workers: int) -> None:
+    def __init__(self, trainer: Trainer | None, crew: Crew | None, workers: int) -> None:
         self._trainer = trainer
-        self._executor = executor
+        self._crew = crew
         self._ahead = 4 * workers
 
     def update(self, sent: Broadcast, pieces: Sequence[Piece], costs: Sequence[float]) -> Iterator[Trained]:
@@ -70,22 +73,63 @@ class Pool:
         return self._on_workers(sent, ordered)
 
     def _on_workers(self, sent: Broadcast, pieces: Sequence[Piece]) -> Iterator[Trained]:
-        """Keep a few pieces ahead of what has been yielded, so that memory does not grow with their number."""
-        assert self._executor is not None
+        """Keep a few pieces ahead of what has been yielded, so that memory does not grow with their number.
+
+        When a worker is killed, all are started anew and the pieces that were under way are done again: what comes of
+        a piece follows from the piece alone, so that nothing of the result changes.
+        """
+        assert self._crew is not None
         packed, round_ = _pack_sent(sent), sent.round
-        waiting: deque[Future[list[_Packed]]] = deque()
-        try:
-            for piece in pieces:
-                if len(waiting) == self._ahead:
-                    yield from map(_unpack_trained, waiting.popleft().result())
-                waiting.append(self._executor.submit(_update, packed, round_, *_pack_piece(piece)))
-            while waiting:
-                yield from map(_unpack_trained, waiting.popleft().result())
-        except BrokenProcessPool as error:
-            raise TrainingError(
-                "A worker process was killed, most likely because memory ran out. Set engine.workers = 1, or use a "
-                "smaller model or batch."
-            ) from error
+        left, waiting = deque(pieces), deque[tuple[Piece, "Future[list[_Packed]]"]]()
+        killed = 0
+        while left or waiting:
+            try:
+                while left and len(waiting) < self._ahead:
+                    waiting.append((left[0], self._crew.submit(packed, round_, left[0])))
+                    left.popleft()
+                done = waiting[0][1].result()
+            except BrokenProcessPool as error:
+                killed += 1
+                if killed > RESTARTS:
+                    raise TrainingError(
+                        f"Worker processes were killed {killed} times in a row, most likely because memory ran out. "
+                        "Set engine.workers = 1, or use a smaller model or batch."
+                    ) from error
+                left.extendleft(piece for piece, _ in reversed(waiting))
+                waiting.clear()
+                self._crew.restart()
+                continue
+            waiting.popleft()
+            killed = 0
+            yield from map(_unpack_trained, done)
+
+
+class Crew:
+    """The worker processes of a pool."""
+
+    def __init__(self, make_trainer: Callable[[], Trainer], workers: int) -> None:
+        # Forked workers share the data's memory with this process; where there is no fork, the job is sent to each.
+        method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+        self._context = multiprocessing.get_context(method)
+        self._make_trainer = make_trainer
+        self._workers = workers
+        self._executor = self._start()
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self._workers, self._context, _start_worker, (self._make_trainer,))
+
+    def submit(self, packed: bytes, round_: int, piece: Piece) -> Future[list[_Packed]]:
+        """Have a piece of work done."""
+        return self._executor.submit(_update, packed, round_, *_pack_piece(piece))
+
+    def restart(self) -> None:
+        """Start all workers anew, after one of them was killed: its pool is of no use then."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = self._start()
+
+    def stop(self, now: bool) -> None:
+        """End the workers; ``now`` leaves what is under way."""
+        self._executor.shutdown(wait=not now, cancel_futures=now)
 
 
 @contextmanager
@@ -100,18 +144,16 @@ def start_pool(make_trainer: Callable[[], Trainer], workers: int) -> Iterator[Po
             keep_freed_memory()
             yield Pool(make_trainer(), None, 1)
             return
-        # Forked workers share the data's memory with this process; where there is no fork, the job is sent to each.
-        method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-        context = multiprocessing.get_context(method)
         # Collecting garbage writes to every object, and what is written is not shared with forked workers any more.
         gc.collect()
         gc.freeze()
-        with ProcessPoolExecutor(workers, context, _start_worker, (make_trainer,)) as executor:
-            try:
-                yield Pool(None, executor, workers)
-            except BaseException:
-                executor.shutdown(wait=False, cancel_futures=True)
-                raise
+        crew = Crew(make_trainer, workers)
+        try:
+            yield Pool(None, crew, workers)
+        except BaseException:
+            crew.stop(now=True)
+            raise
+        crew.stop(now=False)
     finally:
         gc.unfreeze()
         torch.set_num_threads(threads)

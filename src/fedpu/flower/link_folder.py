@@ -40,4 +40,4 @@ class LinkFolder:
         """Write the secret and the certificates of the owner's door, into a folder of the owner's."""
         private_folder(self.folder)
         write_control_secret(self.secret)
-        write_certificates(self.loopback.folder, ["localhost", LOOPBACK])
+        write_certificates(self.loopback, ["localhost", LOOPBACK])

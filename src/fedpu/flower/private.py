@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flwr.common.constant import ErrorCode as ErrorCode
     from flwr.common.serde import message_from_proto as message_from_proto
     from flwr.common.serde import message_to_proto as message_to_proto
+    from flwr.proto.control_pb2 import ListNodesRequest as ListNodesRequest
     from flwr.proto.fleet_pb2 import ActivateNodeRequest as ActivateNodeRequest
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest as DeactivateNodeRequest
     from flwr.proto.fleet_pb2 import PullMessagesRequest as PullMessagesRequest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME as FLWR_IN_MEMORY_DB_NAME
     from flwr.supercore.constant import TASK_TYPE_TO_APPIO_API_ADDRESS_ARG as TASK_TYPE_TO_APPIO_API_ADDRESS_ARG
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND as TASK_TYPE_TO_COMMAND
+    from flwr.supercore.control.control_http_client import ControlHttpClient as ControlHttpClient
     from flwr.supercore.error import FlowerError as FlowerError
     from flwr.supercore.http_logging import get_uvicorn_log_config as get_uvicorn_log_config
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects as get_all_nested_objects
@@ -99,6 +101,8 @@ MODULES = {
     "make_confirm_message_received_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "make_pull_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "make_push_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
+    "ListNodesRequest": "flwr.proto.control_pb2",
+    "ControlHttpClient": "flwr.supercore.control.control_http_client",
     "ObjectPullError": "flwr.supercore.inflatable.inflatable_utils",
     "ObjectPushError": "flwr.supercore.inflatable.inflatable_utils",
     "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",

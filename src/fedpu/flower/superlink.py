@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,6 +40,8 @@ from fedpu.flower.processes import LOOPBACK
 from fedpu.flower.ray_access import ray_environment
 from fedpu.flower.tls import Certificates
 
+RENEWAL_POLL = 2.0
+"""seconds between two looks whether a certificate was renewed"""
 LAST_REQUESTS = 5
 """seconds that requests under way have when the SuperLink is stopped"""
 OTHER_PORTS = ("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API")
@@ -81,10 +84,45 @@ async def _run(servers: list[tuple[Server, socket.socket]], tell_owner: Callable
             break
         if len(tasks) == 1:
             tell_owner()
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    watching = [asyncio.create_task(_take_up_certificates([server for server, _ in servers]))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watching[0].cancel()
     for server, _ in servers:
         server.should_exit = True
     await asyncio.gather(*tasks)
+
+
+async def _take_up_certificates(servers: list[Server]) -> None:
+    """Show connections from now on a certificate that was renewed; those that are open go on as they are."""
+    known = {server: _stamp(server) for server in servers}
+    while True:
+        await asyncio.sleep(RENEWAL_POLL)
+        for server in servers:
+            stamp = _stamp(server)
+            if stamp != known[server] and stamp is not None and take_up(server.config):
+                known[server] = stamp
+
+
+def _stamp(server: Server) -> tuple[int, int] | None:
+    try:
+        found = Path(str(server.config.ssl_certfile)).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def take_up(config: Config) -> bool:
+    """Load a server's certificate and key anew; say False, and leave it as it is, where they do not fit together."""
+    assert config.ssl is not None
+    assert config.ssl_certfile is not None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+        config.ssl.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+    except (OSError, ssl.SSLError):
+        return False
+    return True
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,12 +29,10 @@ from fedpu.privacy.protection import (
 )
 from fedpu.privacy.secagg import Rules, need_flower, secure_sum
 from fedpu.privacy.secagg.local import Contribution
+from fedpu.privacy.secagg.rules import FEWEST
 from fedpu.privacy.settings import Privacy
 from fedpu.randomness import numpy_generator
 from fedpu.round import Broadcast, Update, Work
-
-FEWEST = 2
-"""clients of a secure sum: that of one would be its own update"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,17 @@ class Spent:
 
     epsilon: float | None
     delta: float
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """Keeps who was asked for an update, across restarts."""
+
+    def read(self) -> list[tuple[int, list[int]]]:
+        """Return rounds and who was asked in them."""
+
+    def add(self, round_: int, clients: list[int]) -> None:
+        """Note whom a round is about to ask."""
 
 
 class Guard:
@@ -61,6 +71,8 @@ class Guard:
         self.lends = lends
         self._releases: list[int] = [0] * clients
         self._counted = 0
+        self._noted: set[int] = set()
+        self._journal: Journal | None = None
         if settings.differential != "off":
             accountant.need_dp_accounting()
         if settings.secure_aggregation:
@@ -101,6 +113,34 @@ class Guard:
         """
         too_few = self.poisson and self.settings.secure_aggregation and len(work) < FEWEST
         return [] if too_few else work
+
+    def keep_journal(self, journal: Journal) -> None:
+        """Note on the disk who is asked, where a round that is repeated releases something new."""
+        if not self._repeats_differ:
+            return
+        self._journal = journal
+        for round_, clients in journal.read():
+            self._noted.add(round_)
+            self._count(clients)
+
+    def note(self, round_: int, work: Sequence[Work]) -> None:
+        """Note who is about to be asked: from then on an update may have left, whatever becomes of the round."""
+        if not self._repeats_differ:
+            return
+        clients = [one.client for one in work]
+        if self._journal is not None:
+            self._journal.add(round_, clients)
+        self._noted.add(round_)
+        self._count(clients)
+
+    def _count(self, clients: Iterable[int]) -> None:
+        for client in clients:
+            self._releases[client] += 1
+
+    @property
+    def _repeats_differ(self) -> bool:
+        """Does a client add other noise when it is asked for a round again? Noise of the seed is the same."""
+        return self.settings.differential == "local" and self.settings.noise_source == "system"
 
     def combined(self, sent: Broadcast, work: Sequence[Work], updates: Iterable[Update]) -> Update:
         """Return the protected mean of a round as one update. The terms of the loss stay with the clients."""
@@ -178,10 +218,13 @@ class Guard:
         return accountant.poisson_epsilon(settings.noise_multiplier, share, rounds, once, settings.delta)
 
     def _local_epsilon(self, rounds: int, once: float | None) -> float:
-        """Return ε of the client that has taken part most often: any two updates are up to two clips apart."""
+        """Return ε of the client that was asked most often: any two updates are up to two clips apart.
+
+        Rounds that were interrupted count as often as they were asked for.
+        """
         for round_ in range(self._counted, rounds):
-            for client in self.select(round_):
-                self._releases[client] += 1
+            if round_ not in self._noted:
+                self._count(self.select(round_))
         self._counted = max(self._counted, rounds)
         halves = [(self.settings.noise_multiplier / 2, max(self._releases)), (None if once is None else once / 2, 1)]
         return accountant.gaussian_epsilon(halves, self.settings.delta)
@@ -238,6 +281,7 @@ class ProtectedClients(Clients):
     def update(self, sent: Broadcast, work: Sequence[Work], each: bool = False) -> Iterator[Update]:
         """Yield one update, the protected mean of all."""
         asked = self._guard.asked(work)
+        self._guard.note(sent.round, asked)
         yield self._guard.combined(sent, asked, self._clients.update(sent, asked, each=True))
 
     def states(self) -> ClientStates:

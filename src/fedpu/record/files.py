@@ -39,12 +39,15 @@ def reading(path: Path) -> Iterator[None]:
         raise FedpuError(f"'{path}' is damaged, or not written by fedpu ({type(error).__name__}: {error}).") from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary file beside ``path``, then put it in place in one step."""
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write to a temporary file beside ``path``, then put it in place in one step.
+
+    ``mode`` says who may read and write it, as far as the user's own mask allows.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     with telling_disk_errors(path):
         try:
-            with temporary.open("wb") as file:
+            with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -41,6 +41,7 @@ from fedpu.partition import Partition
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
 from fedpu.record.lock import PATIENCE, locked
 from fedpu.record.manifest import PREVIOUS, Checkpoint, Manifest, Sum, checked, current
+from fedpu.record.releases import Releases
 from fedpu.round import Tensors, prefixed, under
 
 
@@ -96,6 +97,8 @@ class Members:
     """the one sum over clients (:func:`fedpu.risk.co_negatives`), where the method needs it"""
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     """what clients call the run by"""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """who joined and takes no part, and why"""
 
 
 class RunDirectory:
@@ -106,6 +109,7 @@ class RunDirectory:
         self.config_file = path / "config.toml"
         self.partition_file = path / "partition.npz"
         self.members_file = path / "clients.json"
+        self.releases = Releases(path / "releases.jsonl")
         self.rounds_file = path / "rounds.jsonl"
         self.checkpoint_file = path / "checkpoint.safetensors"
         self.previous_file = path / PREVIOUS

@@ -33,6 +33,12 @@ class FlowerEngine(Engine):
     max_norm: float | None = Field(
         None, gt=0, description="an update further than this from the global model is rejected"
     )
+    largest_client: float = Field(
+        100.0,
+        ge=1,
+        description="a deployed client that says it has more than this many times as many examples as the median of "
+        "the others can't take part: its word would outweigh theirs",
+    )
     report_risk: bool = Field(
         False, description="do deployed clients report the mean of each risk term beside their update?"
     )

@@ -10,7 +10,6 @@ import os
 import pickle
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ from fedpu.flower.link_folder import LinkFolder
 from fedpu.flower.messages import WORK
 from fedpu.flower.processes import CONNECTION, Child, children, flwr, has_connection
 from fedpu.flower.state_folder import StateFolder
+from fedpu.flower.temporary import temporary_folder
 from fedpu.flower.tls import write_secret
 from fedpu.flower.wire import GridWire, Request, Wire
 
@@ -74,8 +74,8 @@ class Simulation:
 
     @contextmanager
     def _run(self) -> Iterator[tuple[Path, _BridgeWire]]:
-        with tempfile.TemporaryDirectory(prefix="fedpu-") as name, children() as started:
-            folder, key = Path(name), secrets.token_bytes(32)
+        with temporary_folder("fedpu-") as folder, children() as started:
+            key = secrets.token_bytes(32)
             files = LinkFolder(folder)
             files.create()
             home = files.home

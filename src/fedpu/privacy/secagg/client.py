@@ -79,8 +79,14 @@ class SecureClient:
         )
         return client, SealedShares(list(ids), sealed, blocks.commitment(self.seed))
 
-    def mask(self, inbox: Inbox, weight: int, values: NDArray[np.float64]) -> tuple[SecureClient, MaskedVector]:
-        """Stage 2: quantise, and hide under the own mask and one with each neighbour that has sent its shares."""
+    def mask(
+        self, inbox: Inbox, weight: int, values: NDArray[np.float64], context: bytes = b""
+    ) -> tuple[SecureClient, MaskedVector]:
+        """Stage 2: quantise, and hide under the own mask and one with each neighbour that has sent its shares.
+
+        ``context`` is what all clients must have been told alike, such as a hash of the model: masks of clients that
+        were told different things do not cancel, and their sum tells nothing.
+        """
         self._expect("mask")
         if not set(inbox.senders) <= self.mask_keys.keys() or len(set(inbox.senders)) < len(inbox.senders):
             raise SecureAggregationError(f"Client {self.id} was handed shares of clients that are no neighbours.")
@@ -93,7 +99,7 @@ class SecureClient:
         hidden = encode(self.rules, weight, values).astype(word) + blocks.mask(self.seed, length, word)
         secrets_in_common = blocks.agree(self.mask_private, [self.mask_keys[other] for other in inbox.senders])
         for other, secret in zip(inbox.senders, secrets_in_common, strict=True):
-            common = blocks.mask(secret, length, word)
+            common = blocks.mask(secret + context, length, word)
             hidden = hidden + common if self.id > other else hidden - common
         client = replace(self, stage="open", seed_shares=seed_shares, key_shares=key_shares)
         return client, MaskedVector(hidden.tobytes())

@@ -7,7 +7,7 @@ first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class PublicKeys:
 
     mask_key: bytes
     seal_key: bytes
+    proof: bytes = b""
+    """that they are its own, in a form that the transport and the other clients know; the server hands it on"""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Neighbourhood:
     neighbours: list[int]
     mask_keys: list[bytes]
     seal_keys: list[bytes]
+    proofs: list[bytes] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from fedpu.errors import ConfigError, TrainingError
 
+FEWEST = 2
+"""clients of a secure sum: that of one would be its own update"""
+
 
 class SecureAggregationError(TrainingError):
     """A secure sum that can't be had: too few clients left, or a message that was changed."""
@@ -36,7 +39,7 @@ class Rules:
     """clients with which a client shares masks and secrets; 0: all of them (SecAgg), a few: SecAgg+"""
 
     def __post_init__(self) -> None:
-        if self.clients < 2:
+        if self.clients < FEWEST:
             raise SecureAggregationError(
                 "A secure sum needs at least two clients: that of one client is its own update. Draw more clients a "
                 "round (aggregation.participation)."
@@ -73,7 +76,7 @@ class Rules:
 
     def quorum(self, parties: int) -> int:
         """Return how many of so many parties must be left."""
-        return max(2, math.ceil(self.threshold * parties))
+        return max(FEWEST, math.ceil(self.threshold * parties))
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,8 +33,10 @@ class SecureServer:
     :class:`SecureAggregationError`: the sum of this round can't be had.
     """
 
-    def __init__(self, rules: Rules, clients: Iterable[int]) -> None:
+    def __init__(self, rules: Rules, clients: Iterable[int], context: bytes = b"") -> None:
+        """``context`` is what the clients were told besides, and bind their masks to."""
         self.rules = rules
+        self._context = context
         self._asked = list(clients)
         if len(set(self._asked)) != rules.clients:
             raise SecureAggregationError(f"The rules are for {rules.clients} clients; got {len(set(self._asked))}.")
@@ -54,7 +56,10 @@ class SecureServer:
         self._neighbours = regular_graph(list(self._keys), self.rules.neighbours)
         return {
             client: Neighbourhood(
-                others, [self._keys[id].mask_key for id in others], [self._keys[id].seal_key for id in others]
+                others,
+                [self._keys[id].mask_key for id in others],
+                [self._keys[id].seal_key for id in others],
+                [self._keys[id].proof for id in others],
             )
             for client, others in self._neighbours.items()
         }
@@ -113,7 +118,7 @@ class SecureServer:
                     raise SecureAggregationError(f"A share of client {client}'s mask key was changed.")
                 shared = blocks.agree(private, [self._keys[other].mask_key for other in neighbours])
                 for other, secret in zip(neighbours, shared, strict=True):
-                    common = blocks.mask(secret, length, word)
+                    common = blocks.mask(secret + self._context, length, word)
                     self._sum += common if other < client else -common
         return decode(self.rules, sorted(alive), self._sum)
 
