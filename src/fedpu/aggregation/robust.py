@@ -95,18 +95,23 @@ class Bucketed(Robust):
 
 
 def flat(model: Tensors, start: Tensors) -> Float[Tensor, " d"]:
-    """Return w_k − w_t as one vector, over everything that is not a whole number."""
+    """Return w_k − w_t as one vector, over everything that is not a whole number.
+
+    Names are in the order of the alphabet: a model that was read from a checkpoint may have them in another order.
+    """
     parts = [
-        (model[name].double() - value.double()).flatten() for name, value in start.items() if value.is_floating_point()
+        (model[name].double() - value.double()).flatten()
+        for name, value in sorted(start.items())
+        if value.is_floating_point()
     ]
     return torch.cat(parts)
 
 
 def moved(start: Tensors, change: Float[Tensor, " d"], updates: list[Update]) -> Tensors:
     """Return w_t moved by a change; counters take the median of the clients'."""
-    model: Tensors = {}
+    model = dict(start)
     place = 0
-    for name, value in start.items():
+    for name, value in sorted(start.items()):
         if value.is_floating_point():
             part = change[place : place + value.numel()].view(value.shape)
             model[name] = (value.double() + part).to(value.dtype)

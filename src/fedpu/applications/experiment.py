@@ -280,6 +280,11 @@ def _train(
     federation = mislabelled(prepared.federation, config.faults, config.seed)
     job = job_of(config, federation)
     network = job.initial_model()
+    if config.faults.nan and config.privacy.on:
+        raise ConfigError(
+            "faults.nan can't be played with [privacy] on, where the server sees no single update and could not tell "
+            "who is to be left out. Set faults.nan = 0, or turn [privacy] off."
+        )
     guard = guard_of(config, network, len(federation), len(federation.classes))
     _check_outputs(network, prepared)
     state = first_state(config, network, len(federation), len(federation.classes))

@@ -119,5 +119,6 @@ def _moved(update: Update, start: Tensors, factor: float) -> Update:
 
 
 def _floats(model: Tensors, change: Callable[[str, Tensor], Tensor]) -> Tensors:
-    """Return a model with every tensor of floats changed; counters stay."""
-    return {name: change(name, value) if value.is_floating_point() else value for name, value in model.items()}
+    """Return a model with every tensor of floats changed, in the order of their names; counters stay."""
+    changed = {name: change(name, value) for name, value in sorted(model.items()) if value.is_floating_point()}
+    return {name: changed.get(name, value) for name, value in model.items()}
