@@ -21,11 +21,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "plain": (),
     "two workers": ("engine.workers=2",),
     "clients with a state": ("aggregation.name=scaffold",),
-    "estimated priors": ("priors.source=estimated",),
+    "estimated priors": ("priors.source=estimated", "aggregation.rounds=3"),
     "held-out data": ("evaluation.validation=0.2",),
     "a network trained alone": ("engine.name=reference", "method.name=aligned"),
     "hostile clients": ("aggregation.name=agreement", "faults.sign_flip=1", "faults.nan=1"),
-    "secure aggregation": ("privacy.secure_aggregation=true",),
+    "secure aggregation": ("privacy.secure_aggregation=true", "aggregation.rounds=4"),
 }
 
 
