@@ -80,7 +80,7 @@ def _child(work: Callable[[], None], folder: Path, kill_after: float | None) -> 
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return "ended" if status == 0 else said.read_text() if said.exists() else f"status {status}"
-        time.sleep(0.002)
+        time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):

@@ -25,7 +25,7 @@ FEDERATIONS: dict[str, tuple[str, ...]] = {
     "quickstart, aligned": ("method.name=aligned",),
     "two classes on each client": ("partition.kind=classes", "partition.classes_per_client=2"),
     "Dirichlet 0.5": ("partition.kind=dirichlet", "partition.alpha=0.5"),
-    "Dirichlet 0.1": ("partition.kind=dirichlet", "partition.alpha=0.1", "labelling.positive=3"),
+    "Dirichlet 0.1": ("partition.kind=dirichlet", "partition.alpha=0.1"),
     "100 clients, a tenth in each round": ("partition.clients=100", "aggregation.participation=0.1",
                                            "labelling.positive=3", "labelling.overlap=true"),
     "digits, mlp": ("data.name=digits", "model.name=mlp", "augmentation.strong=[]"),

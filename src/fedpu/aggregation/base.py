@@ -76,7 +76,7 @@ class Aggregation(Choice, ClientRule, ABC):
     weight_decay: float = Field(0.0, ge=0, le=1e6, description="L2 penalty of SGD")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients that is drawn for a round")
     norm_bound: float = Field(
-        5.0,
+        10.0,
         ge=0,
         le=1e9,
         description="an update of somebody else's machine that is longer than this many times the round's median, by "
