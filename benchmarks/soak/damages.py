@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from inputs import guarded
-from runs import config, ending, undisturbed
+from runs import config, ends_as, undisturbed
 from tally import Tally
 
 from fedpu.applications.experiment import resume, run
@@ -44,7 +44,7 @@ def damages(tally: Tally, rng: np.random.Generator, folder: Path) -> Iterator[No
         if path.exists() and path.read_bytes() == before:
             continue  # nothing was damaged
         end, finding = guarded(lambda: _use(trial))  # noqa: B023
-        if end == "worked" and ending(trial) != expected[variant]:
+        if end == "worked" and not ends_as(trial, expected[variant]):
             end, finding = "silent", "it went on to another end without a word"
         tally.add("no difference" if end == "worked" else end, finding and f"{about}: {finding}")
         yield

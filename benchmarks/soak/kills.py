@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from runs import VARIANTS, config, ending, undisturbed
+from runs import VARIANTS, config, ends_as, undisturbed
 from tally import Tally
 
 from fedpu.applications.experiment import resume, run
@@ -48,7 +48,7 @@ def kills(tally: Tally, rng: np.random.Generator, folder: Path) -> Iterator[None
         about = f"{variant}, seed {seed}, killed in {', '.join(moments)}"
         if status != "ended":
             tally.add("did not end", f"{about}: {status}")
-        elif ending(trial) != expected:
+        elif not ends_as(trial, expected):
             tally.add("ended with other bits", about)
         else:
             tally.add("ended with the same bits")

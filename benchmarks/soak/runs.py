@@ -52,6 +52,14 @@ def ending(folder: Path) -> Ending:
     )
 
 
+def ends_as(folder: Path, expected: Ending) -> bool:
+    """Has a run ended as one that nobody has disturbed?"""
+    try:
+        return ending(folder) == expected
+    except (OSError, ValueError):
+        return False
+
+
 def undisturbed(variant: str, seed: int, folder: Path) -> Ending:
     """Return how a run ends that nobody disturbs."""
     if not (folder / "result.json").exists():
