@@ -21,7 +21,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "plain": (),
     "two workers": ("engine.workers=2",),
     "clients with a state": ("aggregation.name=scaffold",),
-    "estimated priors": ("priors.source=estimated", "aggregation.rounds=3"),
+    "estimated priors": ("priors.source=estimated", "priors.estimator=count"),
     "held-out data": ("evaluation.validation=0.2",),
     "a network trained alone": ("engine.name=reference", "method.name=aligned"),
     "hostile clients": ("aggregation.name=agreement", "faults.sign_flip=1", "faults.nan=1"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedpu.aggregation import AGGREGATIONS
+from fedpu.applications.comparison import variant
 from fedpu.applications.experiment import prepare, resume, run
 from fedpu.config import Config
 from fedpu.engine import Clients
@@ -61,7 +62,6 @@ def test_a_little_is_the_mean_of_the_others_less_some_deviations() -> None:
 
 
 def test_noise_is_as_long_as_the_update_and_another_in_every_round() -> None:
-    clients = FaultyClients(Plain(), Faults(noise_by=1.0), {1: "noise"}, FIRST, seed=0)
     big = Broadcast({"w": torch.zeros(10_000)}, round=2)
 
     class Far(Plain):
@@ -154,3 +154,10 @@ def test_if_everybody_is_silent_the_run_says_so(tiny_config: Config) -> None:
 
     with pytest.raises(TrainingError, match="No client returned an update"):
         run(tiny_config.with_("faults.silent=5"))
+
+
+def test_a_comparison_may_ask_for_liars_in_a_column_of_its_own(tiny_config: Config) -> None:
+    asked = variant(tiny_config, "fedpu+faults.sign_flip=2+aggregation.name=agreement")
+    assert asked.faults.named(0, 5) == {"sign_flip": sorted(asked.faults.drawn(0, 5))}
+    assert asked.aggregation.name == "agreement"
+    assert tiny_config.faults.count == 0

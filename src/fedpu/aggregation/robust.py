@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -60,8 +61,7 @@ class Robust(Aggregation):
         verdict = self.judge(state, changes := self.changes(state, ordered))
         told = {k: verdict.told[row] for row, group in enumerate(changes.clients) if row in verdict.told for k in group}
         after = state.after(moved(state.model, verdict.change, ordered), **verdict.extras)
-        after.judged.update(told)
-        return after
+        return replace(after, judged=told)
 
     def changes(self, state: ServerState, ordered: list[Update]) -> Changes:
         """Return what the rule is to look at."""
