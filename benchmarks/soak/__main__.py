@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from damages import damages
 from hostile import hostile
 from inputs import inputs
 from kills import kills
-from tally import Tally, page, save
+from tally import Tally, added, page, save
 
 Trials = Callable[[Tally, np.random.Generator, Path], Iterator[None]]
 
@@ -55,15 +56,35 @@ def soak(seconds: float, seed: int, out: Path) -> dict[str, Tally]:
     return tallies
 
 
+def at_once(count: int, seconds: float, seed: int, out: Path) -> dict[str, Tally]:
+    """Soak in several processes, and add up what they find."""
+    parts = [out / f"seed-{seed + number}" for number in range(count)]
+    same = [sys.executable, str(Path(__file__).parent), "--seconds", str(seconds)]
+    children = [
+        subprocess.Popen([*same, "--seed", str(seed + number), "--out", str(part)], stdout=subprocess.DEVNULL)
+        for number, part in enumerate(parts)
+    ]
+    for child in children:
+        child.wait()
+    tallies = added([part / "soak.json" for part in parts])
+    save(tallies, seed, seconds, out)
+    return tallies
+
+
 def main() -> None:
     """Read the command line, soak, and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long")
     parser.add_argument("--seed", type=int, default=0, help="what is tried")
+    parser.add_argument("--parallel", type=int, default=1, help="so many soaks at once, with seeds counted up")
     parser.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder of the report")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    tallies = soak(options.seconds, options.seed, options.out.resolve())
+    out = options.out.resolve()
+    if options.parallel > 1:
+        tallies = at_once(options.parallel, options.seconds, options.seed, out)
+    else:
+        tallies = soak(options.seconds, options.seed, out)
     print(page(tallies, options.seed, options.seconds))
     sys.exit(1 if any(tally.findings for tally in tallies.values()) else 0)
 

@@ -42,6 +42,19 @@ class Tally:
         }
 
 
+def added(reports: list[Path]) -> dict[str, Tally]:
+    """Return the sum of several soaks."""
+    sums: dict[str, Tally] = {}
+    for report in reports:
+        for name, found in json.loads(report.read_text())["trials"].items():
+            tally = sums.setdefault(name, Tally(found["promise"]))
+            tally.tried += found["tried"]
+            tally.seconds += found["seconds"]
+            tally.ends.update(found["ends"])
+            tally.findings += found["findings"]
+    return sums
+
+
 def save(tallies: dict[str, Tally], seed: int, seconds: float, out: Path) -> None:
     """Write the report as JSON and as a page."""
     out.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
     python results/robust/norms.py
 
-Writes ``norms.json``: for every federation the largest multiple in each of ten rounds, by the size of the client.
+Writes ``norms.json``: for every federation the largest multiple in each of ten rounds, by the size of the client. What
+is there already is not measured again.
 """
 
 from __future__ import annotations
@@ -64,9 +65,12 @@ def longest(changes: tuple[str, ...]) -> list[float]:
 
 
 if __name__ == "__main__":
-    table = {}
+    file = Path(__file__).parent / "norms.json"
+    table = json.loads(file.read_text()) if file.exists() else {}
     for name, changes in FEDERATIONS.items():
+        if name in table:
+            continue
         table[name] = longest(changes)
         print(name, max(table[name]), flush=True)
-        text = json.dumps(table, indent=1, ensure_ascii=False)
-        (Path(__file__).parent / "norms.json").write_text(text + "\n")
+        rows = [f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(values)}" for key, values in table.items()]
+        file.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -105,11 +105,9 @@ def measure(setting: str, attack: str, seed: int) -> dict[str, list[float]]:
 if __name__ == "__main__":
     table: list[dict[str, Any]] = []
     for setting in ("digits", "digits-10x1"):
-        for attack in ("sign flip", "label swap", "a little is enough", "stale", "noise"):
-            for seed in range(2):
-                found = measure(setting, attack, seed)
-                rounded = {name: [round(value, 2) for value in values] for name, values in found.items()}
-                table.append({"setting": setting, "attack": attack, "seed": seed} | rounded)
-                print(table[-1], flush=True)
-                text = "[\n" + ",\n".join(json.dumps(row) for row in table) + "\n]\n"
-                (Path(__file__).parent / "votes.json").write_text(text)
+        for attack in ("sign flip", "label swap", "stale", "a little is enough"):
+            found = measure(setting, attack, seed=0)
+            rounded = {name: [round(value, 2) for value in values] for name, values in found.items()}
+            table.append({"setting": setting, "attack": attack, "seed": 0} | rounded)
+            text = "[\n" + ",\n".join(json.dumps(row) for row in table) + "\n]\n"
+            (Path(__file__).parent / "votes.json").write_text(text)
