@@ -6,21 +6,20 @@ import io
 import math
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import click
 import numpy as np
 import torch
-import typer
 from runs import DIGITS
 from tally import Tally
-from typer.testing import CliRunner
 
-from fedpu.cli.app import app
+from fedpu.cli.app import main
 from fedpu.config import SECTIONS, Config, default_file
 from fedpu.data import DataSettings, load, read_inputs
 from fedpu.engine.screen import Screen
@@ -54,7 +53,7 @@ def guarded(work: Callable[[], Any]) -> tuple[str, str | None]:
             work()
     except (FedpuError, BadReply):
         return "a sentence", None
-    except (click.ClickException, click.exceptions.Exit, typer.Exit, SystemExit):
+    except SystemExit:
         return "a sentence", None
     except Hang:
         return "hung", f"it did not end in {LONGEST} seconds"
@@ -228,9 +227,13 @@ def command(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], A
         line.append(WORDS[int(rng.integers(len(WORDS)))])
 
     def invoke() -> None:
-        result = CliRunner().invoke(app, line)
-        if result.exception is not None:
-            raise result.exception
+        before = sys.argv
+        sys.argv = ["fedpu", *line]
+        try:
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+                main()
+        finally:
+            sys.argv = before
 
     return repr(line), invoke
 

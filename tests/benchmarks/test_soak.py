@@ -52,7 +52,7 @@ def test_damage_that_nobody_looks_for_is_found(
     from fedpu.record import run_directory
 
     monkeypatch.setattr(run_directory, "checked", lambda path: run_directory.Manifest())
-    tally = tried(soak, "damages", 60, tmp_path)
+    tally = tried(soak, "damages", 40, tmp_path)
     assert any("went on to another end without a word" in finding for finding in tally.findings)
 
 
