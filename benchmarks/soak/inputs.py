@@ -208,7 +208,7 @@ WORDS = [
     "é:1",
     "a,a",
     "..",
-    "/dev/null",
+    "/",
     "\x1b[2J",
     "method.name=x",
     "seed=-1",
