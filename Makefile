@@ -1,5 +1,6 @@
 # make run    set up, then aligned targets, FedPU and two baselines on 4,000 MNIST images: about a minute
 # make test   set up, then all tests
+# make soak   kills, damage, liars and bad inputs at random, for SECONDS=600 or as long as you say; report in runs/soak
 # make check  format, lint, types, and the order of the modules
 
 VENV := .venv
@@ -13,13 +14,18 @@ export FEDPU_DATA ?= $(abspath ../shared/data)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check format clean
+SECONDS ?= 600
+
+.PHONY: run test soak check format clean
 
 run: $(READY)
 	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak --seconds $(SECONDS) --out runs/soak
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedpu.aggregation import Aggregation, ServerState
-from fedpu.engine import Clients
+from fedpu.engine import Clients, Screen
 from fedpu.round import Broadcast, Tensors, Update
 
 Select = Callable[[int], list[int]]
@@ -28,6 +28,8 @@ class Round:
     seconds: float
     left_out: dict[str, str] = field(default_factory=dict)
     """who was asked and took no part in the result, and why"""
+    cut: dict[str, str] = field(default_factory=dict)
+    """whose update counts less than it would have, and why"""
 
 
 def rounds(
@@ -43,12 +45,15 @@ def rounds(
         drawn = aggregation.select(seed, number, state.clients) if select is None else select(number)
         sent = Broadcast(state.model, aggregation.broadcast(state), state.shared, number)
         work = aggregation.work(seed, number, drawn)
-        report = _Report()
-        updates = report.read(clients.update(sent, work, each=aggregation.takes == "each"))
+        report, screen = _Report(), Screen(sent, aggregation.norm_bound, clients.name)
+        answers = clients.update(sent, work, each=aggregation.takes == "each")
+        alone = clients.trusted and aggregation.takes == "mean"
+        updates = report.read(answers if alone else screen.read(answers))
         state = aggregation.combine(state, updates)
         for _ in updates:  # whatever the aggregation made of them: every client has finished the round
             pass
         state = replace(state, shared=report.shared(sent.shared))
+        judged = {clients.name(k): told for k, told in state.judged.items()}
         yield Round(
             number=number + 1,
             state=state,
@@ -56,7 +61,8 @@ def rounds(
             clients=report.clients,
             terms=report.means(),
             seconds=time.perf_counter() - started,
-            left_out=clients.left_out,
+            left_out=clients.left_out | screen.left_out,
+            cut=screen.cut | judged,
         )
 
 

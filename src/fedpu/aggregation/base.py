@@ -37,6 +37,8 @@ class ServerState:
     """the entries of the model that are not trained: BatchNorm's running statistics, and frozen parameters"""
     clients: int = 1
     """the number of clients in all, K"""
+    judged: dict[int, str] = field(default_factory=dict)
+    """whose update the aggregation took only in part or not at all in the last round, and why: for the record alone"""
 
     @classmethod
     def initial(cls, network: nn.Module, clients: int, aggregation: Aggregation, shared: Tensors) -> ServerState:
@@ -53,7 +55,7 @@ class ServerState:
 
     def after(self, model: Tensors, **extras: Any) -> ServerState:
         """Return the state after a round, with a new model and new extras in place of those of the same names."""
-        return replace(self, round=self.round + 1, model=model, extras=self.extras | extras)
+        return replace(self, round=self.round + 1, model=model, extras=self.extras | extras, judged={})
 
 
 class Aggregation(Choice, ClientRule, ABC):
@@ -73,6 +75,13 @@ class Aggregation(Choice, ClientRule, ABC):
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of SGD (the server's, where clients take one step)")
     weight_decay: float = Field(0.0, ge=0, le=1e6, description="L2 penalty of SGD")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients that is drawn for a round")
+    norm_bound: float = Field(
+        10.0,
+        ge=0,
+        le=1e9,
+        description="an update of somebody else's machine that is longer than this many times the round's median, by "
+        "its share of examples, is cut to that; 0: never",
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         """A ``combine`` that is written anew takes each update, unless it says otherwise itself."""

@@ -36,6 +36,8 @@ class IFCA(Aggregation):
 
     name: Literal["ifca"] = "ifca"
     clusters: int = Field(2, ge=1, le=1000, description="for ifca: number of models")
+    # Clusters are far from the global model, which is one of theirs.
+    norm_bound: float = Field(0.0, ge=0, le=1e9, description="as with others, and off: clusters are far apart")
     spread: float = Field(
         1.0, ge=0, le=1, description="for ifca: how far apart clusters start; 1: drawn anew, less: near the first"
     )

@@ -21,6 +21,7 @@ from fedpu.engine import Clients, ClientStates, Engine, Job, predict
 from fedpu.engine.client import PRIORS_STATE
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.evaluation import Metrics, evaluate
+from fedpu.faults import FaultyClients, mislabelled
 from fedpu.labelling import (
     Federation,
     HiddenTruth,
@@ -275,9 +276,15 @@ def _train(
     on_round: OnRound | None,
     on_note: OnNote | None,
 ) -> Result:
-    federation = prepared.federation
+    faulty = config.faults.drawn(config.seed, len(prepared.federation))
+    federation = mislabelled(prepared.federation, config.faults, config.seed)
     job = job_of(config, federation)
     network = job.initial_model()
+    if config.faults.nan and config.privacy.on:
+        raise ConfigError(
+            "faults.nan can't be played with [privacy] on, where the server sees no single update and could not tell "
+            "who is to be left out. Set faults.nan = 0, or turn [privacy] off."
+        )
     guard = guard_of(config, network, len(federation), len(federation.classes))
     _check_outputs(network, prepared)
     state = first_state(config, network, len(federation), len(federation.classes))
@@ -296,7 +303,13 @@ def _train(
         known = replace(known, facts=known.facts | {"warnings": [guessing]})
         if on_note:
             on_note(guessing)
+    if faulty:
+        named = config.faults.named(config.seed, len(federation))
+        known = replace(known, facts=known.facts | {"faults": named})
     with config.engine.start(job) as clients:
+        if faulty:
+            first = ServerState.initial(job.initial_model(), len(federation), config.aggregation, {}).model
+            clients = FaultyClients(clients, config.faults, faulty, first, config.seed)
         if guard:
             clients = ProtectedClients(clients, guard)
         return train(config, known, network, state, clients, guard, directory, on_round)
@@ -400,7 +413,8 @@ def _line(done: Round, metrics: Metrics | None, validation: Validation | None, g
         "lr": done.lr,
         "seconds": round(done.seconds, 4),
     }
-    return line | ({"left_out": done.left_out} if done.left_out else {})
+    judged = {"left_out": done.left_out, "cut": done.cut}
+    return line | {name: told for name, told in judged.items() if told}
 
 
 def _priors_line(states: ClientStates, done: Round, known: ServerSide) -> RoundLine:

@@ -55,7 +55,9 @@ def run(
             raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
         chosen, folder = RunDirectory.open(resume).config(), resume
     else:
-        chosen = load_config(config, preset, [*(overrides or []), *([f"engine.name={engine}"] if engine else [])])
+        chosen = load_config(
+            config, preset, [*(overrides or []), *([f"engine.name={engine}"] if engine is not None else [])]
+        )
         folder = out or default_folder(chosen)
     name = chosen.method.model_dump()["name"]
     try:

@@ -18,6 +18,7 @@ from fedpu.config.sections import SECTIONS, EvaluationSettings
 from fedpu.data import DataSettings
 from fedpu.engine import Engine, LocalEngine
 from fedpu.errors import ConfigError, did_you_mean
+from fedpu.faults import Faults
 from fedpu.labelling import Labelling
 from fedpu.method import METHODS, Method
 from fedpu.models import Model, PaperCNN
@@ -44,6 +45,7 @@ class Config(Settings):
     aggregation: Aggregation = Field(default_factory=lambda: AGGREGATIONS[next(iter(AGGREGATIONS))]())
     engine: Engine = LocalEngine()
     privacy: Privacy = Privacy()
+    faults: Faults = Faults()
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @classmethod

@@ -16,6 +16,7 @@ from fedpu.augmentation import Augmentation
 from fedpu.data import DataSettings
 from fedpu.engine import ENGINES
 from fedpu.errors import ConfigError, did_you_mean, warn
+from fedpu.faults import Faults
 from fedpu.labelling import Labelling
 from fedpu.method import METHODS
 from fedpu.models import MODELS
@@ -229,6 +230,7 @@ SECTIONS: dict[str, Section] = {
         Section("aggregation", AGGREGATIONS, "name"),
         Section("engine", ENGINES, "name"),
         Section("privacy", Registry("privacy", {"privacy": Privacy})),
+        Section("faults", Registry("faults", {"faults": Faults})),
         Section("evaluation", Registry("evaluation", {"evaluation": EvaluationSettings})),
     )
 }

@@ -176,12 +176,14 @@ def refuse_seeded_noise(config: Config, trial: bool) -> None:
 
 
 def refuse_validation(config: Config) -> None:
-    """Refuse a score that the clients of a deployment are not asked for yet."""
+    """Refuse a score that the clients of a deployment are not asked for yet, and faults that nobody plays."""
     if config.evaluation.validation:
         raise ConfigError(
             f"evaluation.validation = {config.evaluation.validation} can't be used in a deployment yet: nodes are not "
             "asked for their scores. Choose settings on one machine, where 'fedpu tune' does, and set it to 0 here."
         )
+    if config.faults.count:
+        raise ConfigError("[faults] is for simulations: in a deployment clients have faults of their own. Remove it.")
 
 
 def write_node(deployment: Deployment, name: str, data: dict[str, int] | dict[str, str], server_key: str) -> None:

@@ -6,6 +6,7 @@ from fedpu.engine.flower import FlowerEngine
 from fedpu.engine.local import LocalEngine, ReferenceEngine
 from fedpu.engine.pool import cores, end_with_parent
 from fedpu.engine.predict import client_outputs, predict
+from fedpu.engine.screen import Screen
 from fedpu.engine.states import ClientStates
 from fedpu.registry import Registry
 
@@ -26,6 +27,7 @@ __all__ = [
     "Job",
     "LocalEngine",
     "ReferenceEngine",
+    "Screen",
     "client_outputs",
     "copy_state",
     "cores",

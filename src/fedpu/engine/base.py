@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -108,12 +109,19 @@ def expected_from(network: nn.Module, rule: ClientRule, method: Method, classes:
 class Clients(ABC):
     """The clients of a running engine."""
 
+    trusted: ClassVar[bool] = True
+    """Are updates what this process has trained itself? Else each is screened before it is combined with others."""
+
     @abstractmethod
     def update(self, sent: Broadcast, work: Sequence[Work], each: bool = True) -> Iterator[Update]:
         """Run ClientUpdate for each piece of work; yield the updates in an order that follows from the work alone.
 
         Unless the aggregation needs ``each`` update by itself, an engine may yield means of several clients.
         """
+
+    def name(self, client: int) -> str:
+        """Return what the record calls a client."""
+        return str(client)
 
     def states(self) -> ClientStates:
         """Return what stays with clients between rounds, for a checkpoint: those on real nodes keep it there."""

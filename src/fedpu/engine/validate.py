@@ -52,7 +52,7 @@ def fault(
 
 def _too_large(given: Tensors, wanted: Tensors) -> str | None:
     """Find numbers so large that sums of them, or whatever is made of them, would not be numbers any more."""
-    for name, value in wanted.items():
+    for name, value in sorted(wanted.items()):
         largest, limit = _largest(given[name]), GROWTH * max(1.0, _largest(value))
         if largest > limit:
             return f"'{name}' holds the number {largest:.3g}; at most {limit:.3g} is taken"
@@ -67,7 +67,7 @@ def _unlike(what: str, given: Tensors, wanted: Tensors) -> str | None:
     if given.keys() != wanted.keys():
         wrong = sorted(given.keys() ^ wanted.keys())[0]
         return f"its {what} are not those that were asked for: '{wrong}' is in only one of them"
-    for name, value in wanted.items():
+    for name, value in sorted(wanted.items()):
         own = given[name]
         if own.shape != value.shape or own.dtype != value.dtype:
             return (
@@ -80,10 +80,10 @@ def _unlike(what: str, given: Tensors, wanted: Tensors) -> str | None:
 
 
 def distance(update: Tensors, model: Tensors) -> float:
-    """Return ‖w_k − w_t‖ over everything that is not a whole number."""
+    """Return ‖w_k − w_t‖ over everything that is not a whole number; the same bits in whatever order names are."""
     squares = [
         (update[name].double() - value.double()).square().sum()
-        for name, value in model.items()
+        for name, value in sorted(model.items())
         if value.is_floating_point()
     ]
     return float(torch.stack(squares).sum().sqrt()) if squares else 0.0

@@ -57,7 +57,7 @@ class Exchange:
         """who was asked since the list was last emptied and gave nothing that can be used, and why"""
         self._wire = wire
         self._locate = locate
-        self._name = name
+        self.name = name
 
     def ask(self, kind: str, contents: Mapping[int, RecordDict], group: str) -> Iterator[tuple[int, RecordDict]]:
         """Send each client its message and yield the answers, in the order of ``contents``; note who gave none."""
@@ -95,7 +95,7 @@ class Exchange:
 
     def leave_out(self, client: int, reason: str) -> None:
         """Note that nothing of a client can be used."""
-        self.left_out[self._name(client)] = reason
+        self.left_out[self.name(client)] = reason
 
     def refuse_too_few(self, used: int, round_: int) -> None:
         """Stop a run in which too few clients are left."""

@@ -35,6 +35,8 @@ class Promised:
 class NodeClients(Clients):
     """Clients on nodes. ``states`` is where simulated ones keep what stays with them; real ones keep it themselves."""
 
+    trusted = False
+
     def __init__(
         self, exchange: Exchange, complete: Complete, promised: Promised, states: StateFolder | None = None
     ) -> None:
@@ -42,6 +44,10 @@ class NodeClients(Clients):
         self._complete = complete
         self._promised = promised
         self._states = states
+
+    def name(self, client: int) -> str:
+        """Return what a client is called."""
+        return self._exchange.name(client)
 
     @property
     def left_out(self) -> dict[str, str]:
