@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from fedpu.aggregation import Aggregation, ServerState
 from fedpu.engine import Clients, Screen
-from fedpu.round import Broadcast, Tensors, Update
+from fedpu.method import Method, OutputsOf
+from fedpu.round import Broadcast, Tensors, Update, Work
 
 Select = Callable[[int], list[int]]
 """draws the clients of a round"""
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """The bytes of all tensors that went to clients and that came back, as they are: nothing is packed or cut off."""
+
+    down: int
+    up: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,40 +39,88 @@ class Round:
     """who was asked and took no part in the result, and why"""
     cut: dict[str, str] = field(default_factory=dict)
     """whose update counts less than it would have, and why"""
+    traffic: Traffic = Traffic(0, 0)
 
 
 def rounds(
-    clients: Clients, aggregation: Aggregation, state: ServerState, seed: int, select: Select | None = None
+    clients: Clients,
+    aggregation: Aggregation,
+    state: ServerState,
+    seed: int,
+    select: Select | None = None,
+    serving: Serving | None = None,
+    lr_scale: Callable[[], float] = lambda: 1.0,
 ) -> Iterator[Round]:
     """Run the rounds that are left, from a state that may be a checkpoint's.
 
     Each round: 1. draw clients; 2. send them the model and what goes with it, and ask for ClientUpdate(k, w_t); 3. make
-    w_{t+1} of their updates.
+    w_{t+1} of their updates. ``serving`` is what the method does on the server, and ``lr_scale`` what a schedule that
+    follows the measurements multiplies the learning rate by.
     """
     for number in range(state.round, aggregation.rounds):
         started = time.perf_counter()
         drawn = aggregation.select(seed, number, state.clients) if select is None else select(number)
         sent = Broadcast(state.model, aggregation.broadcast(state), state.shared, number)
-        work = aggregation.work(seed, number, drawn)
+        scale = lr_scale()
+        work = [replace(one, lr=scale * one.lr) for one in aggregation.work(seed, number, drawn)]
+        seen = None if serving is None else _Seen(serving, state.memory, sent, work)
+        work = work if seen is None else seen.work
         report, screen = _Report(), Screen(sent, aggregation.norm_bound, clients.name)
-        answers = clients.update(sent, work, each=aggregation.takes == "each")
+        answers = clients.update(sent, work, each=aggregation.takes == "each" or seen is not None)
         alone = clients.trusted and aggregation.takes == "mean"
         updates = report.read(answers if alone else screen.read(answers))
+        updates = updates if seen is None else seen.read(updates)
         state = aggregation.combine(state, updates)
         for _ in updates:  # whatever the aggregation made of them: every client has finished the round
             pass
         state = replace(state, shared=report.shared(sent.shared))
         judged = {clients.name(k): told for k, told in state.judged.items()}
+        if seen is not None:
+            state = replace(state, memory=seen.memory)
         yield Round(
             number=number + 1,
             state=state,
-            lr=aggregation.lr_at(number),
+            lr=scale * aggregation.lr_at(number),
             clients=report.clients,
             terms=report.means(),
             seconds=time.perf_counter() - started,
             left_out=clients.left_out | screen.left_out,
             cut=screen.cut | judged,
+            traffic=Traffic(_bytes_of(sent) * len(work) + sum(_size(one.extras) for one in work), report.bytes),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """What a method does on the server."""
+
+    method: Method
+    on_noise: OutputsOf
+
+
+class _Seen:
+    """Asks clients as a method wants it, and lets it remember what comes back."""
+
+    def __init__(self, serving: Serving, memory: Tensors, sent: Broadcast, work: Sequence[Work]) -> None:
+        self.memory = memory
+        self.work = serving.method.ask(memory, sent, work)
+        self._serving = serving
+        self._sent = sent
+
+    def read(self, updates: Iterable[Update]) -> Iterator[Update]:
+        asked = {one.client: one for one in self.work}
+        method, on_noise = self._serving.method, self._serving.on_noise
+        for update in updates:
+            self.memory = method.remember(self.memory, self._sent, asked[update.client], update, on_noise)
+            yield update
+
+
+def _size(tensors: Tensors) -> int:
+    return sum(value.numel() * value.element_size() for value in tensors.values())
+
+
+def _bytes_of(both: Broadcast | Update) -> int:
+    return _size(both.model) + _size(both.extras) + _size(both.shared)
 
 
 class _Report:
@@ -75,12 +132,14 @@ class _Report:
         self.clients = 0
         self._examples = 0
         self._sums: dict[str, float] = {}
+        self.bytes = 0
         self._sharing = 0
         self._shared: Tensors = {}
 
     def read(self, updates: Iterable[Update]) -> Iterator[Update]:
         for update in updates:
             self.clients += update.clients
+            self.bytes += _bytes_of(update) * update.clients
             if update.terms:
                 self._examples += update.examples
             for name, value in update.terms.items():

@@ -31,6 +31,8 @@ class ServerState:
     """what the aggregation keeps from round to round"""
     shared: Tensors = field(default_factory=dict)
     """the mean of what clients returned for their method in the last round"""
+    memory: Tensors = field(default_factory=dict)
+    """what the method remembers of clients' updates on the server"""
     once: Tensors = field(default_factory=dict)
     """what was formed privately before the first round: once, since every time would tell more"""
     buffers: frozenset[str] = frozenset()

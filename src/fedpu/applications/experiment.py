@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fedpu.aggregation import ServerState
-from fedpu.algorithm import Round, rounds
+from fedpu.algorithm import Round, Serving, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
-from fedpu.engine import Clients, ClientStates, Engine, Job, predict
+from fedpu.engine import Clients, ClientStates, Engine, Job, predict, trained_parameters
 from fedpu.engine.client import PRIORS_STATE
 from fedpu.errors import ConfigError, FedpuError
 from fedpu.evaluation import Metrics, evaluate
@@ -36,6 +37,7 @@ from fedpu.partition import Partition
 from fedpu.priors import guessing_warning, set_priors
 from fedpu.priors.running import PRIORS, priors_report
 from fedpu.privacy import Guard, ProtectedClients, guard_for
+from fedpu.randomness import torch_generator
 from fedpu.record import ModelCard, RunDirectory
 from fedpu.round import Tensors, under
 from fedpu.validation import HeldOut, Validation, tallies, validation_of
@@ -331,7 +333,24 @@ def job_of(config: Config, federation: Federation) -> Job:
 
 def first_state(config: Config, network: nn.Module, clients: int, classes: int) -> ServerState:
     """Return the server's state before the first round."""
-    return ServerState.initial(network, clients, config.aggregation, config.method.shares(classes))
+    shared = config.method.first_shared(classes, trained_parameters(network))
+    return ServerState.initial(network, clients, config.aggregation, shared)
+
+
+def serving_of(config: Config, network: nn.Module, shape: tuple[int, ...]) -> Serving | None:
+    """Return what the method does on the server of a run; nothing, for most methods."""
+    if not config.method.serves:
+        return None
+    noise = torch.randn(1, *shape, generator=torch_generator(config.seed, "noise image"))
+    own = deepcopy(network).eval()
+
+    @torch.no_grad()
+    def on_noise(model: Tensors) -> Float[Tensor, "1 C"]:
+        own.load_state_dict(model)
+        logits: Tensor = own(noise)
+        return logits
+
+    return Serving(config.method, on_noise)
 
 
 def train(
@@ -352,7 +371,8 @@ def train(
         guard.keep_journal(directory.releases)
     device = config.engine.compute_device()
     select = guard.select if guard else None
-    for done in rounds(clients, config.aggregation, state, config.seed, select):
+    serving = serving_of(config, network, known.card.shape)
+    for done in rounds(clients, config.aggregation, state, config.seed, select, serving):
         state = done.state
         metrics, validation = None, None
         due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
@@ -367,6 +387,7 @@ def train(
         line = (
             _line(done, metrics, validation, guard)
             | config.aggregation.report(state)
+            | config.method.report(state.memory)
             | _priors_line(states, done, known)
         )
         curve.append(line)
@@ -411,6 +432,7 @@ def _line(done: Round, metrics: Metrics | None, validation: Validation | None, g
         "risk": done.terms,
         "clients": done.clients,
         "lr": done.lr,
+        "bytes": asdict(done.traffic),
         "seconds": round(done.seconds, 4),
     }
     judged = {"left_out": done.left_out, "cut": done.cut}

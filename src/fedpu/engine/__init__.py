@@ -1,6 +1,6 @@
 """engine: how rounds are run."""
 
-from fedpu.engine.base import Clients, Engine, Job, copy_state, expected_from, initial_model
+from fedpu.engine.base import Clients, Engine, Job, copy_state, expected_from, initial_model, trained_parameters
 from fedpu.engine.client import ClientTrainer, update_client
 from fedpu.engine.flower import FlowerEngine
 from fedpu.engine.local import LocalEngine, ReferenceEngine
@@ -35,5 +35,6 @@ __all__ = [
     "expected_from",
     "initial_model",
     "predict",
+    "trained_parameters",
     "update_client",
 ]

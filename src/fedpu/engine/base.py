@@ -32,6 +32,11 @@ def copy_state(network: nn.Module) -> Tensors:
     return {name: value.detach().cpu().clone(memory_format=plain) for name, value in network.state_dict().items()}
 
 
+def trained_parameters(network: nn.Module) -> Tensors:
+    """Return a network's parameters without those that are frozen, by name."""
+    return {name: p.detach() for name, p in network.named_parameters() if p.requires_grad}
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """Everything that client updates depend on besides what the server sends and asks."""
@@ -102,8 +107,8 @@ def expected_of(job: Job) -> Expected:
 
 def expected_from(network: nn.Module, rule: ClientRule, method: Method, classes: int) -> Expected:
     """Return what a client returns besides its model, with such a network, rule and method."""
-    parameters = {name: p.detach() for name, p in network.named_parameters() if p.requires_grad}
-    return Expected(rule.returns(parameters), method.shares(classes))
+    parameters = trained_parameters(network)
+    return Expected(rule.returns(parameters), method.first_shared(classes, parameters))
 
 
 class Clients(ABC):

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from fedpu.engine.base import Job, copy_state
+from fedpu.engine.descent import start_descent
 from fedpu.engine.pool import Piece, Trained, Trainer
 from fedpu.engine.predict import client_outputs
 from fedpu.engine.views import client_views
@@ -100,10 +101,7 @@ def update_client(
     constants = type(begun.constants)(*(value.to(device) for value in begun.constants))
     network.load_state_dict(begun.model)
     network.train()
-    optimiser = torch.optim.SGD(
-        network.parameters(), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay
-    )
-    correct = _corrector(network, begun.correction)
+    descent = start_descent(job.method, network, sent, work, _corrector(network, begun.correction))
     sums: dict[str, Tensor] = {}
     seen = 0
     batches = draw_batches(job, client, work)
@@ -111,27 +109,27 @@ def update_client(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(torch_seed(job.seed, "network", work.round, work.client))
         for step, positions in enumerate(batches):
-            terms = job.method.objective(network, make_batch(job, begun, positions, step, device), constants)
-            optimiser.zero_grad()
-            terms["total"].backward()
-            correct()
-            optimiser.step()
+            batch = make_batch(job, begun, positions, step, device)
+            for shown in descent.shown(batch):
+                terms = job.method.objective(network, shown, constants)
+                descent.step(shown, terms["total"])
+                for name, term in terms.items():
+                    sums[name] = sums.get(name, 0) + term.detach() * len(positions)
             seen += len(positions)
-            for name, term in terms.items():
-                sums[name] = sums.get(name, 0) + term.detach() * len(positions)
+    parts = descent.end()
     model = copy_state(network)
     refuse_not_finite(model.values(), work)
     trained = {name: model[name] for name in begun.parameters}
     # Not the network as it is: the method may have asked for the outputs of the model that it started from in between.
     outputs = partial(_outputs_of(network, client), model)
-    ended, kept = end(job, begun, sent, trained, len(batches), outputs)
+    ended, kept = end(job, begun, sent, trained, descent.steps, outputs)
     update = Update(
         client=work.client,
         examples=len(client.inputs),
         model=model,
         terms={name: float(value) / seen for name, value in sums.items()},
         extras=ended.extras,
-        shared=ended.shared,
+        shared=ended.shared | parts,
     )
     return Trained(update, {work.client: kept} if job.stateful else {})
 
@@ -179,6 +177,8 @@ def begin(
             shared=sent.shared,
             extras=work.extras,
             priors_of=job.priors_of,
+            model=model,
+            outputs_of=outputs,
         )
 
     def loss(model: Tensors) -> float:

@@ -1,7 +1,18 @@
 """method: what a client minimises."""
 
 from fedpu.method.aligned import Aligned
-from fedpu.method.base import Batch, ClientRound, Forward, Method, Outputs, Preparation, PriorsOf, has_state
+from fedpu.method.base import (
+    Batch,
+    ClientRound,
+    Forward,
+    Method,
+    Outputs,
+    OutputsOf,
+    Parts,
+    Preparation,
+    PriorsOf,
+    has_state,
+)
 from fedpu.method.batches import (
     cut_short,
     mixed_batches,
@@ -11,6 +22,7 @@ from fedpu.method.batches import (
 )
 from fedpu.method.conventional import ConventionalPU
 from fedpu.method.cross_entropy import PositiveOnly, Supervised
+from fedpu.method.fedmatch import FedMatch
 from fedpu.method.fedpu import FedPU
 from fedpu.method.fixmatch import FixMatch
 from fedpu.method.labelled_only import LabelledOnly
@@ -28,6 +40,7 @@ METHODS: Registry[type[Method]] = Registry(
         "aligned": Aligned,
         "fixmatch": FixMatch,
         "uda": UDA,
+        "fedmatch": FedMatch,
     },
     group="fedpu.methods",
     base=Method,
@@ -50,12 +63,15 @@ __all__ = [
     "Batch",
     "ClientRound",
     "ConventionalPU",
+    "FedMatch",
     "FedPU",
     "FixMatch",
     "Forward",
     "LabelledOnly",
     "Method",
     "Outputs",
+    "OutputsOf",
+    "Parts",
     "PositiveOnly",
     "Preparation",
     "PriorsOf",

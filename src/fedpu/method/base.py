@@ -6,7 +6,7 @@ A plain loss is a class with :meth:`Method.objective`; everything else has a def
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -19,12 +19,16 @@ from fedpu.labelling import ClassSummary, Client
 from fedpu.method.batches import shuffled_batches
 from fedpu.registry import Choice
 from fedpu.risk import LinearForm, LinearRisk, RiskConstants, Terms, client_constants, plain_constants
-from fedpu.round import Tensors, Work
+from fedpu.round import Broadcast, Tensors, Update, Work, overrides
 
 Forward = Callable[[Tensor], Tensor]
 """A network with its current parameters: inputs to logits."""
 Outputs = Callable[[], Float[Tensor, "r C"]]
 """Gives the logits of a model on all of a client's entries, without gradient, computed when first asked for."""
+OutputsOf = Callable[[Tensors], Float[Tensor, "r C"]]
+"""Gives the logits of any model, by its tensors, without gradient."""
+Parts = dict[str, Tensors]
+"""Trained parameters as a sum of parts, by the name of the part and of the parameter."""
 
 
 PriorsOf = Literal["client", "federation", "estimate"]
@@ -49,6 +53,10 @@ class Batch:
     state: Tensors = field(default_factory=dict)
     """the client's state after :meth:`Method.prepare`"""
     round: int = 0
+    part: str | None = None
+    """the one of :attr:`Method.parts` that is moved now; None: the model as a whole"""
+    parts: Parts = field(default_factory=dict)
+    """where the model has parts: their parameters as they are now, for terms of the loss that are about them"""
 
     @property
     def inputs(self) -> Float[Tensor, "n *shape"]:
@@ -76,6 +84,10 @@ class ClientRound:
     """what the server sent to this client alone"""
     priors_of: PriorsOf = "client"
     """whose class shares its priors are: its own, those of all clients together, or an estimate of its own"""
+    model: Tensors = field(default_factory=dict)
+    """what the client starts from"""
+    outputs_of: OutputsOf | None = None
+    """of any model of this network on the client's own data as they are, such as another client's"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +120,10 @@ class Method(Choice, ABC):
     """what tables say of it"""
     end_of_gap: ClassVar[Literal["lower", "upper"] | None] = None
     """Is it one of the methods between which the supervision gap lies? Of several lower ones the best counts."""
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Parts whose sum is the model: every step moves one after the other, each along the gradient of an objective of
+    its own (:attr:`Batch.part`). All but the first are averaged like what clients share, under ``part.parameter``.
+    """
     risk: ClassVar[str | None] = None
     """the paper's equation that it minimises, where it is one that bounds are known of"""
 
@@ -162,6 +178,10 @@ class Method(Choice, ABC):
         """
         return {}
 
+    def first_shared(self, classes: int, parameters: Tensors) -> Tensors:
+        """Return what is shared before the first round, where that depends on the network's first parameters too."""
+        return self.shares(classes)
+
     def batches(
         self, labels: Int64[Tensor, " r"], work: Work, generator: Callable[[int], torch.Generator]
     ) -> list[Int64[Tensor, " _"]]:
@@ -182,6 +202,31 @@ class Method(Choice, ABC):
         ``before`` is what :meth:`prepare` returned, its state filled in.
         """
         return before
+
+    def returned(self, received: Parts, trained: Parts) -> Parts:
+        """Return the parts that a client sends back, of those that it has trained."""
+        return trained
+
+    @property
+    def serves(self) -> bool:
+        """Does it do anything on the server? Then it is shown each client's update."""
+        return any(overrides(self, Method, name) for name in ("ask", "remember"))
+
+    def ask(self, memory: Tensors, sent: Broadcast, work: Sequence[Work]) -> list[Work]:
+        """Return what each client is asked, with what is sent to it alone as its extras; this runs on the server."""
+        return list(work)
+
+    def remember(self, memory: Tensors, sent: Broadcast, work: Work, update: Update, on_noise: OutputsOf) -> Tensors:
+        """Return what the server remembers after one more update; this is all that it remembers for a method.
+
+        ``memory`` is what it remembered before, nothing at first. ``on_noise`` gives a model's logits on one image of
+        noise, the same one for all models of a run: a server has no data.
+        """
+        return memory
+
+    def report(self, memory: Tensors) -> dict[str, Any]:
+        """Return what the record of a round says of the server's memory, as plain values."""
+        return {}
 
     def stacked(
         self,
@@ -208,6 +253,4 @@ class Method(Choice, ABC):
 
 def has_state(method: Method) -> bool:
     """Does a client keep or share anything for the method, or does it prepare its updates?"""
-    return any(
-        getattr(type(method), name) is not getattr(Method, name) for name in ("start", "shares", "prepare", "finish")
-    )
+    return any(overrides(method, Method, name) for name in ("start", "shares", "prepare", "finish"))

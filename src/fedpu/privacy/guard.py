@@ -262,6 +262,12 @@ def guard_for(
             f"'{aggregation.model_dump()['name']}' needs each of them by itself. Choose an aggregation that takes a "
             "mean, or turn [privacy] off."
         )
+    if method.serves:
+        raise ConfigError(
+            "With [privacy] on the server gets one protected mean of all updates, and the method "
+            f"'{method.model_dump()['name']}' looks at each of them on the server. Choose another method, or turn "
+            "[privacy] off."
+        )
     layout = layout_for(network, aggregation, method, classes)
     return Guard(settings, layout, aggregation, clients, seed, method.lends)
 

@@ -198,7 +198,13 @@ class RunDirectory:
         """Append a round's line, then move the checkpoint on. A kill between the two leaves a line that resuming
         drops. A state that is not finite is refused: the checkpoint before it stays.
         """
-        groups = {"model": state.model, "server": state.extras, "shared": state.shared, "once": state.once}
+        groups = {
+            "model": state.model,
+            "server": state.extras,
+            "shared": state.shared,
+            "memory": state.memory,
+            "once": state.once,
+        }
         wrong = not_finite(prefixed(groups))
         if wrong is not None:
             raise TrainingError(
@@ -291,6 +297,7 @@ class RunDirectory:
             model=under("model", tensors),
             extras=under("server", tensors),
             shared=under("shared", tensors),
+            memory=under("memory", tensors),
             once=under("once", tensors),
         )
         fit(network, state.model, self.checkpoint_file)
@@ -321,7 +328,8 @@ class RunDirectory:
 
     def _refuse_unlike(self, start: ServerState, found: ServerState) -> None:
         """Refuse a checkpoint whose tensors besides the model are not those of this run."""
-        wrong = not_finite(prefixed({"server": found.extras, "shared": found.shared, "once": found.once}))
+        groups = {"server": found.extras, "shared": found.shared, "memory": found.memory, "once": found.once}
+        wrong = not_finite(prefixed(groups))
         for group, wanted, given in (
             ("server", start.extras, found.extras),
             ("shared", start.shared, found.shared),

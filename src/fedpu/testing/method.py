@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpu.aggregation import Aggregation, FedAvg
-from fedpu.engine import Engine, Job, client_outputs
+from fedpu.engine import Engine, Job, client_outputs, trained_parameters
 from fedpu.engine.client import begin, make_batch
 from fedpu.labelling import Federation
 from fedpu.method import Method, Preparation
@@ -62,7 +62,8 @@ def look(job: Job, examples: Tensors | None = None) -> Look:
     """
     method, client, network = job.method, job.federation.client(0), job.initial_model()
     work = Work(client=0, round=0, lr=0.1)
-    sent = Broadcast(dict(network.state_dict()), shared=method.shares(len(job.federation.classes)))
+    shared = method.first_shared(len(job.federation.classes), trained_parameters(network))
+    sent = Broadcast(dict(network.state_dict()), shared=shared)
     begun = begin(job, network, client, sent, work, None, job.co_negatives())
     drew = False
 

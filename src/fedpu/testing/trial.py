@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpu.aggregation import Aggregation, ServerState
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import Prepared, first_state, job_of, prepare
+from fedpu.applications.experiment import Prepared, first_state, job_of, prepare, serving_of
 from fedpu.augmentation import Augmentation
 from fedpu.config import Config
 from fedpu.data import Dataset, DataSettings, load
@@ -100,7 +100,8 @@ class Trial:
         start = start or self.start()
         clients.restore(start.clients)
         terms = list(start.terms)
-        for done in rounds(clients, self.config.aggregation, start.state, self.config.seed):
+        serving = serving_of(self.config, self.job.initial_model(), tuple(self.job.federation.inputs.shape[1:]))
+        for done in rounds(clients, self.config.aggregation, start.state, self.config.seed, serving=serving):
             terms.append(done.terms)
             yield Outcome(done.state, ClientStates(clients.states()), tuple(terms))
 
@@ -125,7 +126,7 @@ class Outcome:
     def tensors(self) -> Tensors:
         """Return everything, as a checkpoint holds it."""
         state = self.state
-        groups = {"model": state.model, "server": state.extras, "shared": state.shared}
+        groups = {"model": state.model, "server": state.extras, "shared": state.shared, "memory": state.memory}
         return prefixed(groups | {"clients": self.clients.to_tensors()})
 
     def reloaded(self) -> Outcome:
@@ -137,6 +138,7 @@ class Outcome:
             model=under("model", tensors),
             extras=under("server", tensors),
             shared=under("shared", tensors),
+            memory=under("memory", tensors),
         )
         return Outcome(state, ClientStates.from_tensors(under("clients", tensors)), self.terms)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedpu.engine.base import Job
+from fedpu.engine.base import Job, trained_parameters
 from fedpu.engine.client import begin, draw_batches, make_batch
 from fedpu.priors import Priors
 from fedpu.round import Broadcast, ClientRule, Work
@@ -36,7 +36,8 @@ def _strange_inputs(job: Job) -> bool:
     network = job.initial_model()
     client = job.federation.client(_whom_to_ask(job))
     work = Work(client=0, round=0, lr=0.0, batch_size=BATCH)
-    sent = Broadcast(dict(network.state_dict()), shared=job.method.shares(len(job.federation.classes)))
+    shared = job.method.first_shared(len(job.federation.classes), trained_parameters(network))
+    sent = Broadcast(dict(network.state_dict()), shared=shared)
     begun = begin(job, network, client, sent, work, None, job.co_negatives())
     network.load_state_dict(begun.model)
     batch = make_batch(job, begun, draw_batches(job, client, work)[0], 0, torch.device("cpu"))

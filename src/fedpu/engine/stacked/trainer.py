@@ -44,6 +44,8 @@ def not_stacked_because(job: Job) -> str | None:
 def _not_stacked_because(job: Job) -> str | None:
     if overrides(job.rule, ClientRule, "choose_model"):
         return "with this aggregation clients choose the model that they start from, each for itself"
+    if job.method.parts:
+        return "the method moves parts of the model one after another"
     missing = StackedNetwork.missing(job.initial_model())
     if missing is None and makes_inputs(job):
         return "the method calls the network on inputs of its own making"
