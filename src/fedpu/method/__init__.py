@@ -22,10 +22,13 @@ from fedpu.method.batches import (
 )
 from fedpu.method.conventional import ConventionalPU
 from fedpu.method.cross_entropy import PositiveOnly, Supervised
+from fedpu.method.dist_pu import DistPU
+from fedpu.method.fedlc import FedLC
 from fedpu.method.fedmatch import FedMatch
 from fedpu.method.fedpu import FedPU
 from fedpu.method.fixmatch import FixMatch
 from fedpu.method.labelled_only import LabelledOnly
+from fedpu.method.sage import SAGE
 from fedpu.method.uda import UDA
 from fedpu.registry import Registry
 
@@ -41,6 +44,9 @@ METHODS: Registry[type[Method]] = Registry(
         "fixmatch": FixMatch,
         "uda": UDA,
         "fedmatch": FedMatch,
+        "sage": SAGE,
+        "fedlc": FedLC,
+        "dist-pu": DistPU,
     },
     group="fedpu.methods",
     base=Method,
@@ -56,6 +62,7 @@ USUAL = ("aligned", "fedpu", LOWER_ENDS[0], UPPER)
 __all__ = [
     "LOWER_ENDS",
     "METHODS",
+    "SAGE",
     "UDA",
     "UPPER",
     "USUAL",
@@ -63,6 +70,8 @@ __all__ = [
     "Batch",
     "ClientRound",
     "ConventionalPU",
+    "DistPU",
+    "FedLC",
     "FedMatch",
     "FedPU",
     "FixMatch",
