@@ -12,6 +12,7 @@ from fedpu.aggregation.fedyogi import FedYogi
 from fedpu.aggregation.geometric_median import GeometricMedian
 from fedpu.aggregation.ifca import IFCA
 from fedpu.aggregation.multi_krum import MultiKrum
+from fedpu.aggregation.plateau import plateau_scale
 from fedpu.aggregation.scaffold import Scaffold
 from fedpu.aggregation.trimmed_mean import TrimmedMean
 from fedpu.registry import Registry
@@ -56,5 +57,6 @@ __all__ = [
     "ServerState",
     "TrimmedMean",
     "mean_of",
+    "plateau_scale",
     "weighted_mean",
 ]

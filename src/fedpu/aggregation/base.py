@@ -74,6 +74,14 @@ class Aggregation(Choice, ClientRule, ABC):
     batch_size: int = Field(100, ge=1, le=10**9, description="local batch size")
     lr: float = Field(0.01, gt=0, le=1e6, description="learning rate of the first round")
     lr_decay: float = Field(0.995, gt=0, le=1, description="factor on the learning rate from round to round")
+    lr_patience: int = Field(
+        0,
+        ge=0,
+        le=10**7,
+        description="measurements of validation data without gain after which the learning rate is divided by "
+        "lr_factor, and again after as many; 0: never",
+    )
+    lr_factor: float = Field(3.0, ge=1, le=1e6, description="what lr_patience divides the learning rate by")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of SGD (the server's, where clients take one step)")
     weight_decay: float = Field(0.0, ge=0, le=1e6, description="L2 penalty of SGD")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients that is drawn for a round")

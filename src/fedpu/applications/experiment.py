@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fedpu.aggregation import ServerState
+from fedpu.aggregation import Aggregation, ServerState, plateau_scale
 from fedpu.algorithm import Round, Serving, rounds
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
@@ -50,6 +51,9 @@ VALIDATION = ("validation", "validation_temperature", "validation_as_trained", "
 temperature 1; accuracy on labels alone
 """
 
+VALIDATION_SET = "validation_set"
+"""name in the record of accuracy and loss on the server's own validation data"""
+
 NEGATIVES = "co_negatives"
 """name of the sum of negative classes in the server's state"""
 
@@ -72,6 +76,8 @@ class Prepared:
     """the class shares of every client, where all classes are known; what estimates are measured against"""
     held_out: HeldOut | None = None
     """what clients hold out of training, with evaluation.validation"""
+    validation_set: TestSet | None = None
+    """what the server has for validation, with data.pooled"""
     whole: tuple[Federation, HiddenTruth] | None = None
     """the federation before anything was held out of it, which the record describes"""
 
@@ -101,7 +107,16 @@ class Prepared:
         }
         if self.held_out is not None:
             facts["held_out"] = len(self.held_out)
-        return ServerSide(self.card, len(fed), self.test_set, facts, self.true_priors, fed.priors, self.held_out)
+        return ServerSide(
+            self.card,
+            len(fed),
+            self.test_set,
+            facts,
+            self.true_priors,
+            fed.priors,
+            self.held_out,
+            self.validation_set,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +135,8 @@ class ServerSide:
     """what clients that estimate their priors begin with"""
     held_out: HeldOut | None = None
     """in a simulation: what clients hold out of training, and the model is scored on"""
+    validation_set: TestSet | None = None
+    """examples with classes that nobody trains on, which the schedule of the learning rate may follow"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +171,17 @@ def prepare(config: Config, data: Dataset | None = None, partition: Partition | 
         federation, hidden, held_out = _hold_out(config, federation, hidden)
     # A method that needs no priors is not handed the true ones either: they tell of hidden labels.
     federation = set_priors(federation, config.priors) if config.method.needs_priors else without_priors(federation)
-    return Prepared(data.name, partition, federation, TestSet.of(data), hidden, true_priors, held_out, whole)
+    return Prepared(
+        data.name,
+        partition,
+        federation,
+        TestSet.of(data),
+        hidden,
+        true_priors,
+        held_out,
+        whole=whole,
+        validation_set=TestSet.of_validation(data),
+    )
 
 
 def _hold_out(config: Config, federation: Federation, hidden: HiddenTruth) -> tuple[Federation, HiddenTruth, HeldOut]:
@@ -372,13 +399,17 @@ def train(
     device = config.engine.compute_device()
     select = guard.select if guard else None
     serving = serving_of(config, network, known.card.shape)
-    for done in rounds(clients, config.aggregation, state, config.seed, select, serving):
+    lr_scale = partial(_lr_scale, config.aggregation, known, curve)
+    for done in rounds(clients, config.aggregation, state, config.seed, select, serving, lr_scale):
         state = done.state
-        metrics, validation = None, None
+        metrics, validation, measured = None, None, None
         due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
         if due and known.test_set is not None:
             network.load_state_dict(state.model)
             metrics = evaluate(network, known.test_set, len(known.card.classes), device)
+        if due and known.validation_set is not None:
+            network.load_state_dict(state.model)
+            measured = evaluate(network, known.validation_set, len(known.card.classes), device)
         states = clients.states()
         if due and known.held_out is not None:
             network.load_state_dict(state.model)
@@ -386,6 +417,7 @@ def train(
             validation = validation_of(tallies(network, known.held_out, device, own))
         line = (
             _line(done, metrics, validation, guard)
+            | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
             | config.aggregation.report(state)
             | config.method.report(state.memory)
             | _priors_line(states, done, known)
@@ -400,6 +432,24 @@ def train(
     if directory and directory.result() is None:
         directory.finish(state, known.card, summary)
     return Result(config, network, summary, curve)
+
+
+def _lr_scale(aggregation: Aggregation, known: ServerSide, curve: list[RoundLine]) -> float:
+    """Return what the learning rate is multiplied by after the rounds so far. Only the record is looked at, so that a
+    run that was stopped goes on as it would have.
+    """
+    if not aggregation.lr_patience:
+        return 1.0
+    if known.validation_set is not None:
+        losses = [line[VALIDATION_SET]["loss"] for line in curve if VALIDATION_SET in line]
+    elif known.held_out is not None:
+        losses = [line["validation"] for line in curve if "validation" in line]
+    else:
+        raise ConfigError(
+            "aggregation.lr_patience follows validation data, and there are none: set data.pooled or "
+            "evaluation.validation, or set it to 0."
+        )
+    return plateau_scale(losses, aggregation.lr_patience, aggregation.lr_factor)
 
 
 def guard_of(config: Config, network: nn.Module, clients: int, classes: int) -> Guard | None:

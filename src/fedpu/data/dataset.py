@@ -58,6 +58,8 @@ class Dataset:
     classes: tuple[str, ...]
     normalisation: Normalisation
     client: Int64[Tensor, " n"] | None = None
+    validation: tuple[Num[Tensor, " n_val *shape"], Int64[Tensor, " n_val"]] | None = None
+    """examples with their classes that nobody trains on, for schedules that follow measurements"""
 
     @property
     def shape(self) -> tuple[int, ...]:

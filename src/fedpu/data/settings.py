@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pooch
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from fedpu.errors import DataError
 from fedpu.registry import Settings
@@ -29,6 +29,11 @@ class DataSettings(Settings):
     )
     test_fraction: float = Field(
         0.2, gt=0, lt=1, description="Share set aside for testing when your own data have no test set."
+    )
+    pooled: tuple[NonNegativeInt, PositiveInt] | None = Field(
+        None,
+        description="Training and test data are pooled and cut anew: numbers of examples for validation and for "
+        "testing, the rest for training, such as [3000, 3000] (FedMatch's).",
     )
 
 

@@ -11,6 +11,7 @@ from fedpu.data.fashion_mnist import FASHION_MNIST
 from fedpu.data.mnist import MNIST
 from fedpu.data.mnist_5k import MNIST_5K
 from fedpu.data.own import read_folder, read_npz
+from fedpu.data.pooled import pooled
 from fedpu.data.reader import READERS, read_with
 from fedpu.data.settings import DataSettings, data_directory, expand
 from fedpu.data.source import Source
@@ -27,6 +28,11 @@ SOURCES: Registry[Source] = Registry(
 
 def load(settings: DataSettings) -> Dataset:
     """Return the data that the settings name, fetching a known data set's files when they are not there."""
+    data = _read(settings)
+    return data if settings.pooled is None else pooled(data, *settings.pooled)
+
+
+def _read(settings: DataSettings) -> Dataset:
     if settings.name.startswith(FROM_PYTHON):
         raise DataError(
             f"The data of this run, '{settings.name.removeprefix(FROM_PYTHON)}', came from Python and are not on "

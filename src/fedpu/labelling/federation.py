@@ -138,6 +138,11 @@ class TestSet:
         """Return the test set of a data set."""
         return cls(data.test_inputs, data.test_labels, data.normalisation)
 
+    @classmethod
+    def of_validation(cls, data: Dataset) -> TestSet | None:
+        """Return the validation set of a data set, where it has one."""
+        return None if data.validation is None else cls(*data.validation, data.normalisation)
+
 
 def without_priors(federation: Federation) -> Federation:
     """Return the federation without class priors, for a method that makes no use of them."""

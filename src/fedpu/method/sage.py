@@ -8,8 +8,8 @@ classes, and e_c the vector with a one for class c, a client minimises
     t = λ e_ŷ + (1 − λ) e_ĝ   where max p ≥ τ,   e_ĝ   elsewhere,      λ = exp(−κ · |max p − max g|).
 
 The further the two are apart in confidence, the more the received model counts: a client that trains on few data is
-sure too soon. Neither targets nor masks have a gradient. τ = .95, λ_u = 1, κ = ln 2 / .05 (a gap of five points halves the
-client's say) and two unlabelled examples for each labelled one are the paper's.
+sure too soon. Neither targets nor masks have a gradient. τ = .95, λ_u = 1, κ = ln 2 / .05 (a gap of five points halves
+the client's say) and two unlabelled examples for each labelled one are the paper's.
 
 g is taken of the images as they are, once before the first step; its authors take it of the weak views. The two are the
 same where ``augmentation.weak`` is empty.

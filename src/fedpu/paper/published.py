@@ -1,6 +1,7 @@
 """The tables of the paper: settings and published numbers from ``tables/*.toml``, one file per table.
 
-A file has the settings that all rows share, and rows with settings of their own and the published accuracies by column.
+A file has the settings that all rows share, and rows with settings of their own and the published accuracies by column;
+``also`` names columns that the paper does not have in that row.
 ``scales`` are changes for smaller machines. A cell, that is a row and a column, is a configuration with a name:
 ``table1-row4-fedpu``, or ``table1-row4-fedpu-quick`` at another scale than the paper's.
 """
@@ -40,11 +41,13 @@ class Column:
     fully_labelled: bool = False
     """is every example labelled, so that the rows' labelling makes no difference?"""
     beside: str | None = None
-    """the paper does not have it: it is run and shown in every row with a published number of this column"""
+    """the paper does not have it: it is run and shown in every row that has this column"""
+    scales: Mapping[str, Settings] = field(default_factory=dict)
+    """changes of its own for smaller machines"""
 
     def stands_in(self, row: Row) -> bool:
         """Has the row a cell of this column?"""
-        return self.key in row.published or self.beside in row.published
+        return self.key in row or self.beside in row
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class Row:
     name: str
     settings: Settings
     published: Mapping[str, float]
+    also: tuple[str, ...] = ()
+    """columns that are run and shown without a published number"""
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.published or key in self.also
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class Cell:
         values = merged(self.table.settings, self.row.settings)
         values = merged(values, self.table.scales.get(scale, {}))
         values = merged(values, self.column.settings)
+        values = merged(values, self.column.scales.get(scale, {}))
         if self.column.fully_labelled:  # rows that differ in labelling alone are one run
             values.pop("labelling", None)
             if self.table.one_gradient:
