@@ -9,7 +9,7 @@ A file has the settings that all rows share, and rows with settings of their own
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
@@ -58,7 +58,7 @@ class Row:
     name: str
     settings: Settings
     published: Mapping[str, float]
-    also: tuple[str, ...] = ()
+    also: Sequence[str] = ()
     """columns that are run and shown without a published number"""
 
     def __contains__(self, key: object) -> bool:

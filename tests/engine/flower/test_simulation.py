@@ -19,7 +19,7 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of, prepare, run
+from fedpu.applications.experiment import first_state, job_of, prepare, run, serving_of
 from fedpu.config import Config
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower.simulation import Simulation
@@ -64,11 +64,14 @@ def test_every_combination_has_the_model_of_one_process(simulation: Simulation, 
         parity_config.with_(f"method.name={method}", *aggregation) for method in METHODS for aggregation in AGGREGATIONS
     ]
     combinations += [parity_config.with_(f"aggregation.name={name}", "aggregation.rounds=3") for name in STATEFUL]
+    combinations += [parity_config.with_("method.name=fedmatch", "method.helper_rounds=2", "aggregation.lr=0.01")]
+    combinations += [parity_config.with_("method.name=sage", "method.confidence=0.5")]
     for config in [*combinations, parity_config.with_("priors.source=estimated", "priors.every=2")]:
         job = job_of(config, prepare(config).federation)
         state = first_state(config, job.initial_model(), 3, 10)
         clients = simulation.clients(job)
-        for done in rounds(clients, config.aggregation, state, config.seed):
+        serving = serving_of(config, job.initial_model(), (1, 8, 8))
+        for done in rounds(clients, config.aggregation, state, config.seed, serving=serving):
             state = done.state
             assert done.clients == 3
             assert done.left_out == {}
