@@ -33,7 +33,8 @@ def test_a_run_leaves_everything_behind(tiny_config: Config, tmp_path: Path) -> 
     assert [line["round"] for line in lines] == [1, 2, 3]
     assert lines == result.curve
     for line in lines:
-        assert set(line) == {"round", "accuracy", "loss", "per_class_accuracy", "risk", "clients", "lr", "seconds"}
+        always = {"round", "accuracy", "loss", "per_class_accuracy", "risk", "clients", "lr", "bytes", "seconds"}
+        assert set(line) == always
         assert set(line["risk"]) == {"positive", "against-negative", "unlabelled", "lent", "clamp", "total"}
         assert len(line["per_class_accuracy"]) == 10
     summary = json.loads((tmp_path / "r/result.json").read_text())

@@ -15,33 +15,41 @@ has no unlabelled data, and none are used; a client takes as many steps in a rou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int64
 from pydantic import Field
 from torch import Tensor
 
 from fedpu.labelling import ClassSummary
-from fedpu.method.base import Batch, Forward
-from fedpu.method.labelled_only import LabelledOnly
+from fedpu.method.base import Batch, Forward, Method
+from fedpu.method.batches import repeated_batches
 from fedpu.risk import RiskConstants, Terms, plain_constants
-from fedpu.round import Tensors
+from fedpu.round import Tensors, Work
 
 ABSENT = 1e-8
 """examples that a class counts with of which there are none"""
 
 
-class FedLC(LabelledOnly):
+class FedLC(Method):
     """Cross-entropy on the labelled examples, with logits taken down by each class's margin."""
 
-    name: Literal["fedlc"] = "fedlc"  # type: ignore[assignment]
+    name: Literal["fedlc"] = "fedlc"
+    uses_unlabelled: ClassVar[bool] = False
     trained_on: ClassVar[str] = "labelled data alone, with margins for rare classes (FedLC)"
-    end_of_gap: ClassVar[Literal["lower", "upper"] | None] = None
     margin: float = Field(1.0, ge=0, description="for fedlc: margin of a class with one labelled example (τ)")
 
     def constants(self, summary: ClassSummary, co_negatives: Float[Tensor, "C C"], clients: int) -> RiskConstants:
         """Return the client's margins, in the place of priors."""
         return plain_constants(summary.positive, self.margin * summary.labelled.clamp(min=ABSENT) ** -0.25)
+
+    def batches(
+        self, labels: Int64[Tensor, " r"], work: Work, generator: Callable[[int], torch.Generator]
+    ) -> list[Int64[Tensor, " _"]]:
+        """Return batches of labelled examples, as many as all of the client's entries would give."""
+        return repeated_batches((labels >= 0).nonzero()[:, 0], len(labels), work, generator)
 
     def objective(self, forward: Forward, batch: Batch, constants: RiskConstants) -> Terms:
         """Return the cross-entropy of the calibrated logits as its only term."""
