@@ -62,7 +62,9 @@ def rounds(
         drawn = aggregation.select(seed, number, state.clients) if select is None else select(number)
         sent = Broadcast(state.model, aggregation.broadcast(state), state.shared, number)
         scale = lr_scale()
-        work = [replace(one, lr=scale * one.lr) for one in aggregation.work(seed, number, drawn)]
+        work = aggregation.work(seed, number, drawn)
+        if scale != 1:
+            work = [replace(one, lr=scale * one.lr) for one in work]
         seen = None if serving is None else _Seen(serving, state.memory, sent, work)
         work = work if seen is None else seen.work
         report, screen = _Report(), Screen(sent, aggregation.norm_bound, clients.name)

@@ -34,6 +34,18 @@ def test_the_papers_network_has_its_layers() -> None:
     assert [tuple(p.shape) for p in with_dropout.parameters()] == shapes
 
 
+def test_fedmatchs_resnet_has_weights_alone_that_keep_the_signal() -> None:
+    torch.manual_seed(0)
+    network = ResNet9(norm="none").build((3, 32, 32), 10)
+    shapes = [tuple(p.shape) for p in network.parameters()]
+    widths = [(3, 64), (64, 128), (128, 128), (128, 128), (128, 256), (256, 512), (512, 512), (512, 512)]
+    assert shapes == [*((after, before, 3, 3) for before, after in widths), (10, 512)]
+    for weights in network.parameters():
+        fan_in = weights.numel() // len(weights)
+        assert weights.var().item() == pytest.approx(1 / fan_in, rel=0.1)
+        assert weights.abs().max().item() <= 2 / 0.8796 * fan_in**-0.5 * 1.001
+
+
 def test_norms_are_as_asked() -> None:
     group, batch = ResNet9(norm="group").build((3, 32, 32), 10), ResNet9(norm="batch").build((3, 32, 32), 10)
     assert not list(group.buffers())
