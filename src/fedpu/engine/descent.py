@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -21,7 +21,7 @@ class Descent:
     def __init__(self, network: nn.Module, work: Work, correct: Correct) -> None:
         self._network = network
         self._correct = correct
-        self._optimiser = torch.optim.SGD(network.parameters(), **_settings(work))
+        self._optimiser = _sgd(network.parameters(), work)
         self.steps = 0
         """that were taken"""
 
@@ -68,9 +68,7 @@ class PartedDescent(Descent):
             part: {name: value.detach().clone().requires_grad_() for name, value in values.items()}
             for part, values in self._received.items()
         }
-        self._optimisers = {
-            part: torch.optim.SGD(list(values.values()), **_settings(work)) for part, values in self._parts.items()
-        }
+        self._optimisers = {part: _sgd(values.values(), work) for part, values in self._parts.items()}
 
     def shown(self, batch: Batch) -> Iterator[Batch]:
         """Yield the batch once for each part."""
@@ -118,5 +116,5 @@ def start_descent(method: Method, network: nn.Module, sent: Broadcast, work: Wor
     return Descent(network, work, correct)
 
 
-def _settings(work: Work) -> dict[str, float]:
-    return {"lr": work.lr, "momentum": work.momentum, "weight_decay": work.weight_decay}
+def _sgd(parameters: Iterable[Tensor], work: Work) -> torch.optim.SGD:
+    return torch.optim.SGD(list(parameters), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay)
