@@ -43,6 +43,7 @@ app.command("bound")(bound.bound)
 app.command("bench")(bench.bench)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
+app.command("export")(use.export)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ class ResNet9(Model):
     """Eight convolutions in two residual stages and a linear layer."""
 
     name: Literal["resnet9"] = "resnet9"
+    takes_tokens: ClassVar[bool | None] = False
     norm: Literal["group", "batch"] = Field(
         "group",
         description="for resnet9: batch keeps running statistics, which the server averages like parameters",
