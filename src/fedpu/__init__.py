@@ -9,10 +9,14 @@ Whoever adds a method, a partition, an aggregation or a model inherits from ``fe
 """
 
 from fedpu.aggregation import Aggregation, ServerState
+from fedpu.applications.check import check_data
+from fedpu.applications.classifier import FedPUClassifier
 from fedpu.applications.comparison import Comparison, compare
 from fedpu.applications.experiment import Prepared, Result, prepare, resume, run
+from fedpu.applications.suggestion import config_for
+from fedpu.applications.trained import TrainedModel, load_model
 from fedpu.config import Config
-from fedpu.data import Dataset, load
+from fedpu.data import Dataset, load, read
 from fedpu.errors import FedpuError
 from fedpu.labelling import Client, Federation
 from fedpu.method import Batch, ClientRound, Method, Preparation
@@ -29,6 +33,7 @@ __all__ = [
     "Comparison",
     "Config",
     "Dataset",
+    "FedPUClassifier",
     "FedPULoss",
     "Federation",
     "FedpuError",
@@ -40,11 +45,16 @@ __all__ = [
     "Prepared",
     "Result",
     "ServerState",
+    "TrainedModel",
     "Update",
     "Work",
+    "check_data",
     "compare",
+    "config_for",
     "load",
+    "load_model",
     "prepare",
+    "read",
     "resume",
     "run",
 ]

@@ -267,7 +267,7 @@ def run_prepared(
     on_round: OnRound | None = None,
     on_note: OnNote | None = None,
 ) -> Result:
-    """Train on data that are prepared already. A run that fails before its first round is over leaves nothing behind."""
+    """Train on data that are prepared already. A run that fails before its first round is over leaves nothing."""
     ready = make_ready(config, prepared)
     if out is None:
         return _train(config, prepared, ready, None, on_round, on_note)
