@@ -14,6 +14,8 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 UNLABELLED = -1
 MAX_CLASSES = 10_000
+MOST_OF_FEW = 20
+"""different labels that may occur once or twice each; more of them are amounts or identifiers"""
 
 
 def is_missing(value: Any) -> bool:
@@ -59,10 +61,11 @@ def numbered(names: Names, classes: Sequence[str] | None, what: str) -> tuple[Nu
         strange = [name for name in given if name not in set(ordered)]
         if strange:
             raise DataError(f"{what} has the label '{strange[0]}', which is none of its classes {_listed(ordered)}.")
-    if len(ordered) > MAX_CLASSES:
+    labelled = sum(name is not None for name in names.tolist())
+    if len(ordered) > MAX_CLASSES or len(given) > max(MOST_OF_FEW, labelled / 2):
         raise DataError(
-            f"{what} has {len(ordered):,} different labels, such as '{ordered[0]}' and '{ordered[1]}': these are no "
-            "classes. Name the column of the classes with data.label."
+            f"{what} has {len(given):,} different labels in {labelled:,} labelled rows, such as '{given[0]}' and "
+            f"'{given[1]}': these are no classes. Name the column of the classes with data.label."
         )
     place = {name: number for number, name in enumerate(ordered)} | {None: UNLABELLED}
     place.setdefault(str(UNLABELLED), UNLABELLED)

@@ -101,12 +101,14 @@ def text_column(cells: Sequence[str], name: str, what: str) -> Column:
 def any_column(values: Any, name: str, what: str) -> Column:
     """Return values of any kind as a column: an array, or a list of numbers, words, lists and None."""
     array = values if isinstance(values, np.ndarray) else _objects(values)
-    if array.dtype.kind in "iubf":
+    if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind in "mM":
         raise _refused(name, what, "dates or times")
     items = [_plain(value) for value in array.tolist()] if array.dtype.kind != "O" else [_plain(v) for v in array]
     kinds = {type(item) for item in items if item is not None}
+    if kinds <= {bool} and kinds:  # words, as they are in a text file
+        return _objects([None if item is None else str(item) for item in items])
     if kinds <= {int, float, bool}:
         return np.array([np.nan if item is None else float(item) for item in items], dtype=np.float64)
     if kinds <= {str}:

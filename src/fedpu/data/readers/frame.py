@@ -43,7 +43,7 @@ def _library(given: Any) -> str:
 
 def _pandas_column(series: Any, name: str) -> Column:
     kind = series.dtype
-    if getattr(kind, "kind", "O") in "iufb" and str(kind) != "category":
+    if getattr(kind, "kind", "O") in "iuf" and str(kind) != "category":
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return any_column(series.to_numpy(dtype=object) if kind.kind not in "mM" else series.to_numpy(), name, "DataFrame")
 

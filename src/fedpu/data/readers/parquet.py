@@ -49,8 +49,6 @@ def _column(found: Any, name: str, what: str) -> Column:
 
     if types.is_dictionary(found.type):
         found = found.cast(found.type.value_type)
-    if types.is_boolean(found.type):
-        found = found.cast(pyarrow.int8())
     if types.is_integer(found.type) or types.is_floating(found.type):
         numbers = found.cast(pyarrow.float64(), safe=False).to_numpy()
         return np.array(numbers, dtype=np.float64)
