@@ -113,8 +113,8 @@ class FedPUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, places = np.unique(known, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y has one class, {self.classes_[0]!r}, besides unlabelled examples (−1 or missing); a classifier "
-                "needs labelled examples of at least two."
+                f"y has one class, {self.classes_.tolist()[0]!r}, besides unlabelled examples (−1 or missing); a "
+                "classifier needs labelled examples of at least two."
             )
         numbers = np.full(examples, UNLABELLED)
         numbers[~missing] = places
@@ -133,7 +133,8 @@ class FedPUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen += [] if self.model is None else [f"model.name={self.model}"]
         config = config_for(data, *chosen, *self.settings)
         result = run_prepared(config, prepare(config, data))
-        self.n_iter_ = self.rounds
+        self.n_iter_ = config.aggregation.rounds
+        self.method_ = config.method.name
         self.model_: TrainedModel = result.trained
 
     def predict(self, X: Any) -> Array:

@@ -445,7 +445,7 @@ def _check_tokens(config: Config, inputs: Tensor) -> None:
         raise ConfigError("The inputs are token ids, which no transform of [augmentation] can change. Remove them.")
     if config.method.needs_priors and config.priors.source == "estimated" and not config.priors.looks_at_model:
         raise ConfigError(
-            f"priors.estimator = '{config.priors.estimator}' measures distances between examples, and these are token "
+            f"priors.estimator = '{config.priors.estimator}' looks at examples as vectors, and these are token "
             'ids. Set priors.features = "model", or choose another estimator.'
         )
 

@@ -18,6 +18,8 @@ def suggested(data: Dataset) -> list[str]:
     found = ["partition.kind=column"] if data.client is not None else ["partition.kind=iid", "partition.clients=1"]
     found.append("labelling.positive=as-given")
     found += ["priors.source=estimated"] if unlabelled else [f"method.name={UPPER}"]
+    if unlabelled and data.tokens:
+        found.append("priors.features=model")  # token ids are no vectors that an estimator could look at
     found += _model(data)
     return [*found, f"aggregation.rounds={ROUNDS}", f"aggregation.batch_size={BATCH}", f"aggregation.lr={RATE}"]
 

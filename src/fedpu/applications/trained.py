@@ -21,7 +21,7 @@ from fedpu.errors import DataError, FedpuError
 from fedpu.models import Model
 from fedpu.record import ModelCard, RunDirectory, fit, reading
 
-Names = np.ndarray[Any, np.dtype[np.str_]]
+Names = np.ndarray[Any, np.dtype[Any]]
 Probabilities = np.ndarray[Any, np.dtype[np.float32]]
 
 SETTINGS = "model"

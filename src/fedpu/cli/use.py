@@ -45,6 +45,8 @@ def evaluate(
     on = describe_test(dataset)
     if on is None:
         raise DataError(f"'{dataset.name}' has no test set to measure on. Give one with --data.")
+    if data is not None and dataset.test_origin != "given":
+        on |= {"set": "labelled examples", "note": on["note"].replace("that were set aside", f"of {dataset.name}", 1)}
     measures = _measures(model, dataset)
     if not math.isfinite(measures.loss):
         raise FedpuError(f"The model of '{run}' gives outputs that are NaN or infinite: nothing can be measured.")

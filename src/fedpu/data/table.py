@@ -100,6 +100,8 @@ def text_column(cells: Sequence[str], name: str, what: str) -> Column:
 
 def any_column(values: Any, name: str, what: str) -> Column:
     """Return values of any kind as a column: an array, or a list of numbers, words, lists and None."""
+    if hasattr(values, "to_numpy"):  # a column of a DataFrame
+        values = values.to_numpy()
     array = values if isinstance(values, np.ndarray) else _objects(values)
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
