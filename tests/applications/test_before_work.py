@@ -20,6 +20,13 @@ X, Y = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32), np.aran
 PARTLY = np.where(np.arange(90) % 2, Y, -1)
 QUICK = ("aggregation.rounds=2", "engine.workers=1", "model.name=mlp", "model.hidden=[4]")
 
+DIVERGING = (
+    "method.name=positive-only",
+    "aggregation.lr=1e6",
+    "aggregation.weight_decay=1e6",
+    "aggregation.local_epochs=20",
+)
+
 
 def partly(*more: str) -> tuple[fedpu.Dataset, Config]:
     data = fedpu.Dataset.from_arrays(X, PARTLY, client=np.arange(90) % 4)
@@ -63,12 +70,12 @@ def test_the_usual_comparison_works_on_a_users_own_partly_labelled_file(tmp_path
 
 
 def test_a_start_that_failed_does_not_block_its_folder(tmp_path: Path) -> None:
-    data, config = partly()
+    data, config = partly("method.name=positive-only")
     with pytest.raises(ConfigError, match="takes images"):
         fedpu.run(config.with_("model.name=paper-cnn"), data=data, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
     prepared = prepare(config, data)
-    broken = config.with_("aggregation.lr=1e6", "aggregation.weight_decay=1e6")
+    broken = config.with_(*DIVERGING)
     with pytest.raises(TrainingError):
         run_prepared(broken, prepared, tmp_path / "r")
     assert not (tmp_path / "r" / "config.toml").exists()
@@ -79,13 +86,11 @@ def test_a_start_that_failed_does_not_block_its_folder(tmp_path: Path) -> None:
 
 
 def test_files_of_others_in_the_folder_stay(tmp_path: Path) -> None:
-    data, config = partly()
+    data, config = partly(*DIVERGING)
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "notes.txt").write_text("mine")
     with pytest.raises(TrainingError):
-        run_prepared(
-            config.with_("aggregation.lr=1e6", "aggregation.weight_decay=1e6"), prepare(config, data), tmp_path / "r"
-        )
+        fedpu.run(config, data=data, out=tmp_path / "r")
     assert [path.name for path in (tmp_path / "r").iterdir()] == ["notes.txt"]
 
 
