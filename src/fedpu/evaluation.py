@@ -128,21 +128,23 @@ def interval(hits: int, examples: int) -> tuple[float, float] | None:
 
 
 def estimates(
-    measures: Measures, priors: Float[Tensor, " C"], predicted: Float[Tensor, " C"], priors_are: str
+    measures: Measures, priors: Float[Tensor, " C"] | None, predicted: Float[Tensor, " C"], priors_are: str
 ) -> dict[str, Any]:
     """Return what partly labelled data say of a model: estimates, which rest on class shares and on how was labelled.
 
     ``measures`` are those of labelled examples alone, ``predicted`` is the share of all data, labelled or not, that the
     model puts into each class. If the labelled examples of a class are a random sample of it, their recall is that of
     the class; then the accuracy is Σ_c π_c · recall_c, and the precision of a class π_c · recall_c / (its predicted
-    share).
+    share). Without class shares (``priors`` is None) there is the recall alone.
     """
-    shares = (priors.double() / priors.double().sum()).tolist()
+    shares: list[Any] = [None] * len(measures.classes)
+    if priors is not None:
+        shares = (priors.double() / priors.double().sum()).tolist()
     classes: list[dict[str, Any]] = []
     for one, share, named in zip(measures.classes, shares, predicted.tolist(), strict=True):
         recall = one["recall"]
         hits = 0 if recall is None else round(recall * one["examples"])
-        precision = None if recall is None or not named else min(share * recall / named, 1.0)
+        precision = None if recall is None or share is None or not named else min(share * recall / named, 1.0)
         f1 = None
         if recall is not None and precision is not None:
             f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -157,10 +159,10 @@ def estimates(
                 "f1": f1,
             }
         )
-    known = all(one["recall"] is not None for one in classes)
+    known = all(one["recall"] is not None and one["share"] is not None for one in classes)
     return {
         "accuracy": sum(one["share"] * one["recall"] for one in classes) if known else None,
-        "priors": priors_are,
+        "priors": priors_are if priors is not None else None,
         "assumes": "the labelled examples of each class are a random sample of that class",
         "classes": classes,
     }

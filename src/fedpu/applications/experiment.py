@@ -514,16 +514,17 @@ def _measured(config: Config, known: ServerSide, network: nn.Module, states: Cli
     measures = measure(logits, known.test_set.labels, known.card.classes)
     told["measures"] = asdict(measures)
     everything = known.estimated_on
-    if everything is None or known.first_priors is None:
+    if everything is None or config.privacy.differential != "off":  # more of clients' data, which no ε counts
         return told
-    own = _estimated_priors(states)
-    priors = known.first_priors.double().clone()
-    for k, found in own.items():
-        priors[k] = found[PRIORS].double()
+    priors = None
+    if known.first_priors is not None:
+        own = known.first_priors.double().clone()
+        for k, found in _estimated_priors(states).items():
+            own[k] = found[PRIORS].double()
+        priors = (everything.sizes.double() / everything.sizes.sum()) @ own
     outputs = predict(network, everything.inputs, everything.normalisation, device)
     shares = torch.bincount(outputs.argmax(dim=1), minlength=len(known.card.classes)).double() / len(outputs)
-    weights = everything.sizes.double() / everything.sizes.sum()
-    return told | {"estimates": estimates(measures, weights @ priors, shares, config.priors.source)}
+    return told | {"estimates": estimates(measures, priors, shares, config.priors.source)}
 
 
 def guard_of(config: Config, network: nn.Module, clients: int, classes: int) -> Guard | None:
