@@ -20,7 +20,7 @@ from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, Encoding, dtype_name, load
 from fedpu.engine import Clients, ClientStates, Engine, Job, predict
 from fedpu.engine.client import PRIORS_STATE
-from fedpu.errors import ConfigError, FedpuError
+from fedpu.errors import ConfigError, DataError, EstimationError, FedpuError, TrainingError
 from fedpu.evaluation import Metrics, estimates, evaluate, measure
 from fedpu.faults import FaultyClients, mislabelled
 from fedpu.labelling import (
@@ -275,7 +275,7 @@ def run_prepared(
     try:
         with directory.locked():
             return _train(config, prepared, ready, directory, on_round, on_note)
-    except FedpuError:
+    except (ConfigError, DataError, EstimationError, TrainingError):  # not a full disk, after which one resumes
         directory.discard()
         raise
 
@@ -511,6 +511,8 @@ def _measured(config: Config, known: ServerSide, network: nn.Module, states: Cli
         return told
     device = config.engine.compute_device()
     logits = predict(network, known.test_set.inputs, known.test_set.normalisation, device)
+    if not bool(torch.isfinite(logits).all()):
+        return told
     measures = measure(logits, known.test_set.labels, known.card.classes)
     told["measures"] = asdict(measures)
     everything = known.estimated_on

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -47,9 +46,7 @@ def evaluate(
         raise DataError(f"'{dataset.name}' has no test set to measure on. Give one with --data.")
     if data is not None and dataset.test_origin != "given":
         on |= {"set": "labelled examples", "note": on["note"].replace("that were set aside", f"of {dataset.name}", 1)}
-    measures = _measures(model, dataset)
-    if not math.isfinite(measures.loss):
-        raise FedpuError(f"The model of '{run}' gives outputs that are NaN or infinite: nothing can be measured.")
+    measures = _measures(model, dataset, run)
     if json:
         accuracies = [one["recall"] for one in measures.classes]
         print_json(asdict(measures) | {"per_class_accuracy": accuracies, "measured_on": on})
@@ -83,7 +80,7 @@ def _all_labelled(dataset: Dataset) -> Dataset:
     )
 
 
-def _measures(model: TrainedModel, dataset: Dataset) -> Measures:
+def _measures(model: TrainedModel, dataset: Dataset, run: Path) -> Measures:
     card = model.card
     inputs = dataset.test_inputs
     check_inputs(inputs, card)
@@ -94,7 +91,10 @@ def _measures(model: TrainedModel, dataset: Dataset) -> Measures:
             f"'{dataset.name}' has the class '{strange[0]}', which the model does not know; it knows {known}."
         )
     number = torch.tensor([card.classes.index(name) for name in dataset.classes])
-    return measure(model.logits(inputs), number[dataset.test_labels], card.classes)
+    logits = model.logits(inputs)
+    if not bool(torch.isfinite(logits).all()):
+        raise FedpuError(f"The model of '{run}' gives outputs that are NaN or infinite: nothing can be measured.")
+    return measure(logits, number[dataset.test_labels], card.classes)
 
 
 def _share(value: float | None) -> str:
