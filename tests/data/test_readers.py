@@ -220,6 +220,26 @@ def test_columns_are_named_by_settings_and_left_out(tmp_path: Path) -> None:
         read(frame, lable="animal")
 
 
+def test_labels_handed_over_apart_leave_every_column_an_input() -> None:
+    frame = a_table()
+    labels = frame.pop("label")
+    assert read(frame, labels).client is None
+    assert read(frame, labels).shape == (8,)  # the two words of the column "client" among them
+    assert read(frame, labels, client="client").client_names == ("north", "south")
+    with pytest.raises(DataError, match="has a column 'label' beside the labels that were handed over"):
+        read(frame.assign(label=labels), labels)
+
+
+def test_a_column_of_vectors_is_one_input_matrix() -> None:
+    vectors = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    frame = pd.DataFrame({"embedding": list(vectors), "label": ["x", "y"] * 10})
+    data = read(frame, test_fraction=0.0)
+    assert torch.equal(data.inputs, torch.from_numpy(vectors))
+    assert torch.equal(fedpu.data.read_inputs(frame).inputs, data.inputs)
+    with pytest.raises(DataError, match="which is an input by itself, beside 'size'"):
+        read(frame.assign(size=1))
+
+
 # Token ids
 
 

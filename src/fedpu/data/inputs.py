@@ -98,6 +98,9 @@ def _encoded(raw: Raw, encoding: Encoding) -> Any:
 
 
 def _numbers(table: Table, what: str) -> Any:
+    lists = [name for name, column in table.columns.items() if is_lists(column)]
+    if lists:  # one vector per row
+        return matrix(table.columns[lists[0]], lists[0], what)
     words = [name for name, column in table.columns.items() if column.dtype.kind == "O"]
     if words:
         raise DataError(

@@ -78,11 +78,19 @@ def _without_columns(raw: Raw, settings: DataSettings) -> Raw:
     strange = [name for name in settings.ignore if name not in {*table.columns, *table.refused}]
     if strange:
         problems.add(f"{raw.name} has no column '{strange[0]}', which data.ignore leaves out.")
+    known = {*table.columns, *table.refused}
+    apart = y is not None
+    if apart and settings.label in known:
+        problems.add(
+            f"{raw.name} has a column '{settings.label}' beside the labels that were handed over: it would be learned "
+            "from. Leave one of them out."
+        )
     if y is None:
         with problems.collecting():
             y = names_of(table.column(settings.label, raw.name, "data.label"))
         taken.append(settings.label)
-    if client is None and (settings.client is not None or CLIENT in {*table.columns, *table.refused}):
+    # With labels handed over apart, every column that no setting names is an input, whatever it is called.
+    if client is None and (settings.client is not None or (CLIENT in known and not apart)):
         column = settings.client or CLIENT
         with problems.collecting():
             client = owners(names_of(table.column(column, raw.name, "data.client")), column, raw.name)

@@ -59,12 +59,14 @@ def _raw(given: Any, settings: DataSettings) -> Raw:
     if classes is not None:  # −1 is how the library itself writes that there is no label
         y = [None if label is None or label < 0 else classes[label] for label in y]
     image = _image(given)
-    if image is None:
-        columns = {name: list(given[name]) for name in given.column_names if name != settings.label}
-        return Raw("dataset", of_columns(columns, "dataset"), names_of(y), classes=classes)
     column = settings.client or (CLIENT if CLIENT in given.column_names else None)
+    if column is not None and column not in given.column_names:
+        raise DataError(f"The dataset has no column '{column}', which client names.")
     client = None if column is None else owners(names_of(list(given[column])), column, "dataset")
-    return Raw("dataset", _images(given, image), names_of(y), client, classes)
+    if image is not None:
+        return Raw("dataset", _images(given, image), names_of(y), client, classes)
+    others = {name: list(given[name]) for name in given.column_names if name not in (settings.label, column)}
+    return Raw("dataset", of_columns(others, "dataset"), names_of(y), client, classes)
 
 
 def _image(given: Any) -> str | None:
