@@ -103,8 +103,9 @@ def test_the_record_says_on_what_a_number_was_measured(digits: fedpu.Dataset, tm
 
 def test_evaluate_shows_every_measure(digits: fedpu.Dataset, tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", x=digits.inputs, y=np.where(np.arange(len(digits.labels)) % 2, digits.labels, -1))
+    given = ["--set=priors.source=given", "--set=priors.values=0.1"]
     run = ["run", "--data", "own.npz", "--set=aggregation.rounds=2", "--set=engine.workers=1", "--out", "r"]
-    printed = command(*run, cwd=tmp_path)
+    printed = command(*run, *given, cwd=tmp_path)
     assert "labelled examples set aside are right; estimated accuracy" in printed.stdout
     assert "accuracy" not in printed.stderr.replace("right of labelled", "")
     shown = command("evaluate", "r", cwd=tmp_path).stdout
