@@ -9,7 +9,7 @@ from fedpu.applications.classifier import EXPECTED_FAILED_CHECKS
 
 
 @parametrize_with_checks(
-    [FedPUClassifier(rounds=8, lr=0.1)], expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS
+    [FedPUClassifier(rounds=5, lr=0.1)], expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS
 )
 def test_it_passes_scikit_learns_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
