@@ -197,7 +197,7 @@ def test_inputs_that_cannot_be_read_are_told(tmp_path, npz):
     with pytest.raises(DataError, match="has no array 'x'; it has 'y'"):
         read_inputs(npz(y=Y))
     (tmp_path / "x.txt").write_text("1 2 3")
-    with pytest.raises(DataError, match=r"x.txt can't be read as inputs. Give a .npz"):
+    with pytest.raises(DataError, match=r"x.txt can't be read as inputs. Give a CSV"):
         read_inputs(tmp_path / "x.txt")
     np.save(tmp_path / "objects.npy", np.array([None]))
     with pytest.raises(DataError, match=r"objects.npy is not a .npy file of numbers"):

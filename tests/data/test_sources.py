@@ -71,7 +71,7 @@ def test_a_cifar_record_is_the_label_then_the_red_green_and_blue_planes():
 
 
 def test_an_unknown_name_gets_the_nearest_spelling_and_what_else_is_possible():
-    told = r"no data set called 'minst'\. Did you mean 'mnist'\? Known: digits, .*or a path to a \.npz file"
+    told = r"called 'minst'\. Did you mean 'mnist'\? Known: digits, .*or a path to a CSV, Parquet or \.npz file"
     with pytest.raises(ConfigError, match=told):
         load(DataSettings(name="minst"))
 
@@ -81,7 +81,9 @@ def test_image_size_is_refused_where_it_would_do_nothing():
         load(DataSettings(name="digits", image_size=(8, 8)))
 
 
-@pytest.mark.parametrize("wrong", [{"test_fraction": 0}, {"test_fraction": 1}, {"image_size": (0, 3)}, {"nmae": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [{"test_fraction": -0.1}, {"test_fraction": 1}, {"image_size": (0, 3)}, {"nmae": "x"}]
+)
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValidationError):
         DataSettings(**wrong)

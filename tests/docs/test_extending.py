@@ -17,7 +17,7 @@ from fedpu import registry
 from fedpu.augmentation import TRANSFORMS
 from fedpu.cli import main
 from fedpu.config.sections import SECTIONS
-from fedpu.data import READERS
+from fedpu.data import FUNCTIONS, READERS
 from fedpu.priors.estimators import ESTIMATORS
 from fedpu.risk import SURROGATES
 
@@ -71,7 +71,7 @@ def test_every_command_runs(folder: Path, line: str, monkeypatch: pytest.MonkeyP
 
 def test_every_kind_has_a_row_with_its_entry_point_and_a_file() -> None:
     registries = [section.variants for section in SECTIONS.values()]
-    registries += [TRANSFORMS, READERS, ESTIMATORS, SURROGATES]
+    registries += [TRANSFORMS, FUNCTIONS, READERS, ESTIMATORS, SURROGATES]
     groups = {found.group for found in registries if found.group}
     assert all(isinstance(found, registry.Registry) for found in registries)
     table = PAGE.partition("| --- |")[2].partition("\n\n")[0]

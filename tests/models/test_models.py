@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from fedpu.errors import ConfigError
-from fedpu.models import MLP, MODELS, ColourCNN, OwnModel, PaperCNN, ResNet9
+from fedpu.models import MLP, MODELS, ColourCNN, OwnModel, PaperCNN, ResNet9, Text
 from fedpu.testing import check_model
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [name for name in MODELS if not MODELS[name].takes_tokens])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
 def test_it_keeps_every_promise_of_a_model(name: str, shape: tuple[int, ...]) -> None:
     small = {"width": 8} if "width" in MODELS[name].model_fields else {}
@@ -22,6 +22,21 @@ def test_networks_with_batchnorm_dropout_or_other_inputs_keep_them_too() -> None
     check_model(ResNet9(norm="batch", width=8), shape=(3, 32, 32))
     check_model(PaperCNN(dropout=0.5))
     check_model(MLP(hidden=[]), shape=(30,))
+
+
+def test_the_text_model_keeps_them_on_token_ids() -> None:
+    check_model(Text(vocabulary=300), shape=(40,))
+    with pytest.raises(ConfigError, match="takes a row of token ids per example; these inputs are 1×28×28"):
+        Text().build((1, 28, 28), 10)
+
+
+def test_padding_has_no_part_in_a_text() -> None:
+    network = Text(vocabulary=9, embedding=4, units=5).build((6,), 3)
+    short, long = torch.tensor([[3, 7, 0]]), torch.tensor([[0, 3, 0, 7, 0, 0]])
+    assert torch.allclose(network(short), network(long))
+    mean = network[0](torch.tensor([[3, 7, 0], [0, 0, 0]]))
+    assert torch.allclose(mean[0], network[0].embedding.weight[[3, 7]].mean(dim=0))
+    assert not mean[1].any()
 
 
 def test_the_papers_network_has_its_layers() -> None:

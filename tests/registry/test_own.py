@@ -358,7 +358,7 @@ def test_keys_without_default_and_checks_of_several_keys_are_told() -> None:
         Config.load(overrides=["priors.estimator=users_own:Counted", "priors.options.powr=1"]).priors.make_estimator()
 
 
-READERS = {
+WRONG = {
     "too_much": "must take no argument, or one",
     "nothing": r"returned NoneType; it must return a fedpu\.Dataset, \(x, y\)",
     "failing": "it raised OSError: the disk is gone",
@@ -366,7 +366,7 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "message"), READERS.items(), ids=READERS)
+@pytest.mark.parametrize(("name", "message"), WRONG.items(), ids=WRONG)
 def test_a_reader_that_can_not_be_used_is_told_in_a_sentence(name: str, message: str) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         fedpu.load(DataSettings(name=f"users_own:{name}"))

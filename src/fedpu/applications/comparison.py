@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedpu.applications.experiment import OnNote, OnRound, Outcome, run_or_resume
+from fedpu.applications.experiment import (
+    OnNote,
+    OnRound,
+    Outcome,
+    describe_test,
+    make_ready,
+    prepare,
+    run_or_resume,
+)
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, DataSettings, load
 from fedpu.errors import ConfigError, FedpuError
@@ -61,6 +69,10 @@ class Comparison:
     config: Config
     seeds: list[int]
     rows: list[Row]
+    measured_on: dict[str, Any] | None = None
+    """what the accuracies were measured on"""
+    left_out: list[str] = field(default_factory=list)
+    """methods that these data can't be used with"""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -68,6 +80,8 @@ class Comparison:
             "seeds": self.seeds,
             "rows": [row.to_dict() for row in self.rows],
             "config": self.config.to_dict(),
+            "measured_on": self.measured_on,
+            **({"left_out": self.left_out} if self.left_out else {}),
         }
 
 
@@ -120,23 +134,31 @@ def compare(
     seeds: Sequence[int],
     *,
     data: Dataset | None = None,
+    dataset: Dataset | None = None,
     out: str | Path | None = None,
     on_run: Callable[[str, int], OnRound] | None = None,
     on_note: OnNote | None = None,
 ) -> Comparison:
     """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed.
 
-    A method may carry settings of its own, as in :func:`variant`.
+    A method may carry settings of its own, as in :func:`variant`. Every method is checked before the first is trained.
+    ``data`` replaces the configured data; ``dataset`` is the configured data, where they were loaded already.
+    Methods that need every label are left out, with a note, where the data hold examples without one.
     """
     methods = split_methods(methods) if isinstance(methods, str) else methods
     if not methods or not seeds:
         raise ConfigError("A comparison needs at least one method and one seed.")
     chosen = {method: variant(config, method) for method in methods}
     if data is None:
-        data = load(config.data)
+        data = dataset or load(config.data)
     else:
         config = config.model_copy(update={"data": DataSettings(name=f"{FROM_PYTHON}{data.name}")})
         chosen = {method: variant(config, method) for method in methods}
+    on = describe_test(data)
+    if on is None:
+        raise ConfigError(f"A comparison is of accuracies, and '{data.name}' has no test set. Set data.test_fraction.")
+    methods, left_out = _usable(methods, chosen, data, on_note)
+    _check_all(chosen, methods, seeds, data)
     results: dict[tuple[str, int], Outcome] = {}
     for seed in seeds:
         for method in methods:
@@ -144,7 +166,35 @@ def compare(
             folder = None if out is None else Path(out) / folder_name(method, seed)
             seeded = chosen[method].with_(f"seed={seed}")
             results[method, seed] = run_or_resume(seeded, folder, data=data, on_round=on_round, on_note=on_note)
-    return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods])
+    return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods], on, left_out)
+
+
+def _usable(
+    methods: Sequence[str], chosen: dict[str, Config], data: Dataset, on_note: OnNote | None
+) -> tuple[list[str], list[str]]:
+    """Return the methods that the data have labels enough for, and the others."""
+    if not bool((data.labels < 0).any()):
+        return list(methods), []
+    usable = [method for method in methods if not chosen[method].method.fully_labelled]
+    left_out = [method for method in methods if method not in usable]
+    if not usable:
+        raise ConfigError(f"'{data.name}' holds unlabelled examples (−1), and {', '.join(left_out)} needs every label.")
+    if left_out and on_note:
+        on_note(f"Left out: {', '.join(left_out)}, which needs every label. '{data.name}' holds unlabelled examples.")
+    return usable, left_out
+
+
+def _check_all(chosen: dict[str, Config], methods: Sequence[str], seeds: Sequence[int], data: Dataset) -> None:
+    """Refuse what can't be run before anything is: every method in the first seed, and the labelling of each seed."""
+    for number, seed in enumerate(seeds):
+        for method in methods if number == 0 else methods[:1]:
+            seeded = chosen[method].with_(f"seed={seed}")
+            try:
+                prepared = prepare(seeded, data)
+                if number == 0:
+                    make_ready(seeded, prepared)
+            except FedpuError as error:
+                raise type(error)(f"{method} (seed {seed}) can't be run, and nothing was trained: {error}") from error
 
 
 def _row(method: str, seeds: list[int], results: dict[tuple[str, int], Outcome]) -> Row:

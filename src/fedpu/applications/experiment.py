@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from fedpu.aggregation import Aggregation, ServerState, plateau_scale
 from fedpu.algorithm import Round, Serving, rounds
+from fedpu.applications.trained import Names, Probabilities, TrainedModel
 from fedpu.config import Config
-from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
+from fedpu.data import FROM_PYTHON, Dataset, Encoding, dtype_name, load
 from fedpu.engine import Clients, ClientStates, Engine, Job, predict, trained_parameters
 from fedpu.engine.client import PRIORS_STATE
-from fedpu.errors import ConfigError, FedpuError
-from fedpu.evaluation import Metrics, evaluate
+from fedpu.errors import ConfigError, DataError, EstimationError, FedpuError, TrainingError
+from fedpu.evaluation import Metrics, estimates, evaluate, measure
 from fedpu.faults import FaultyClients, mislabelled
 from fedpu.labelling import (
     Federation,
@@ -70,7 +71,8 @@ class Prepared:
     name: str
     partition: Partition
     federation: Federation
-    test_set: TestSet
+    test_set: TestSet | None
+    """None: the data have none, and nothing is measured"""
     hidden: HiddenTruth
     true_priors: Float[Tensor, "K C"] | None = None
     """the class shares of every client, where all classes are known; what estimates are measured against"""
@@ -80,6 +82,10 @@ class Prepared:
     """what the server has for validation, with data.pooled"""
     whole: tuple[Federation, HiddenTruth] | None = None
     """the federation before anything was held out of it, which the record describes"""
+    encoding: Encoding | None = None
+    """how the columns of a table became the inputs"""
+    measured_on: dict[str, Any] | None = None
+    """on what the model is measured, in words; None: on nothing"""
 
     @property
     def recorded(self) -> tuple[Federation, HiddenTruth]:
@@ -90,7 +96,8 @@ class Prepared:
     def card(self) -> ModelCard:
         """What a model trained on it needs to be used elsewhere."""
         fed = self.federation
-        return ModelCard(tuple(fed.inputs.shape[1:]), dtype_name(fed.inputs), fed.classes, fed.normalisation)
+        shape = tuple(fed.inputs.shape[1:])
+        return ModelCard(shape, dtype_name(fed.inputs), fed.classes, fed.normalisation, self.encoding)
 
     @property
     def server_side(self) -> ServerSide:
@@ -107,6 +114,8 @@ class Prepared:
         }
         if self.held_out is not None:
             facts["held_out"] = len(self.held_out)
+        if self.encoding is not None:
+            facts["columns"] = self.encoding.to_dict()
         return ServerSide(
             self.card,
             len(fed),
@@ -116,6 +125,8 @@ class Prepared:
             fed.priors,
             self.held_out,
             self.validation_set,
+            self.measured_on,
+            fed if self.measured_on is not None and not self.measured_on["is_accuracy"] else None,
         )
 
 
@@ -137,6 +148,10 @@ class ServerSide:
     """in a simulation: what clients hold out of training, and the model is scored on"""
     validation_set: TestSet | None = None
     """examples with classes that nobody trains on, which the schedule of the learning rate may follow"""
+    measured_on: dict[str, Any] | None = None
+    """what the test set is, in words"""
+    estimated_on: Federation | None = None
+    """in a simulation without a fully labelled test set: all data, from which estimates are made in its place"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +162,27 @@ class Result:
     model: nn.Module
     summary: dict[str, Any]
     curve: list[RoundLine]
+    card: ModelCard
 
     @property
     def accuracy(self) -> float:
-        """Test accuracy of the final model, between 0 and 1."""
+        """Test accuracy of the final model, between 0 and 1; ``summary["measured_on"]`` says on what."""
+        if self.summary["accuracy"] is None:
+            raise FedpuError("The accuracy of this run is not known: there was no test set to measure it on.")
         return float(self.summary["accuracy"])
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The final model with all that it needs to be used on new data."""
+        return TrainedModel(self.model, self.card, self.config.model, self.config.engine.compute_device())
+
+    def predict(self, x: Any) -> Names:
+        """Return the name of the most probable class of each example, in any form that data come in."""
+        return self.trained.predict(x)
+
+    def predict_proba(self, x: Any) -> Probabilities:
+        """Return the probability of every class for each example, in the order of ``result.card.classes``."""
+        return self.trained.predict_proba(x)
 
 
 def prepare(config: Config, data: Dataset | None = None, partition: Partition | None = None) -> Prepared:
@@ -181,7 +212,27 @@ def prepare(config: Config, data: Dataset | None = None, partition: Partition | 
         held_out,
         whole=whole,
         validation_set=TestSet.of_validation(data),
+        encoding=data.encoding,
+        measured_on=describe_test(data),
     )
+
+
+def describe_test(data: Dataset) -> dict[str, Any] | None:
+    """Return what a model of these data is measured on, and whether that is an accuracy; None where on nothing."""
+    if not len(data.test_labels):
+        return None
+    examples = len(data.test_labels)
+    if data.test_origin == "given":
+        return {"set": "test set", "examples": examples, "is_accuracy": True, "note": "the test set of the data"}
+    if not bool((data.labels < 0).any()):
+        note = "examples of every class that were set aside from the data, all of which are labelled"
+        return {"set": "set aside", "examples": examples, "is_accuracy": True, "note": note}
+    note = (
+        "labelled examples that were set aside. The data are only partly labelled: nobody knows the classes of the "
+        "rest, and labelled examples may have other class shares and be easier. Read the estimates, or give a fully "
+        "labelled test set."
+    )
+    return {"set": "labelled examples set aside", "examples": examples, "is_accuracy": False, "note": note}
 
 
 def _hold_out(config: Config, federation: Federation, hidden: HiddenTruth) -> tuple[Federation, HiddenTruth, HeldOut]:
@@ -213,6 +264,8 @@ def run(
     """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
     set.
     """
+    if out is not None:
+        RunDirectory.refuse_taken(Path(out))
     if data is not None:
         described = config.data.model_copy(update={"name": f"{FROM_PYTHON}{data.name}"})
         config = config.model_copy(update={"data": described})
@@ -226,12 +279,17 @@ def run_prepared(
     on_round: OnRound | None = None,
     on_note: OnNote | None = None,
 ) -> Result:
-    """Train on data that are prepared already."""
+    """Train on data that are prepared already. A run that fails before its first round is over leaves nothing."""
+    ready = make_ready(config, prepared)
     if out is None:
-        return _train(config, prepared, None, on_round, on_note)
+        return _train(config, prepared, ready, None, on_round, on_note)
     directory = RunDirectory.create(Path(out), config, prepared.partition, *prepared.recorded)
-    with directory.locked():
-        return _train(config, prepared, directory, on_round, on_note)
+    try:
+        with directory.locked():
+            return _train(config, prepared, ready, directory, on_round, on_note)
+    except (ConfigError, DataError, EstimationError, TrainingError):  # not a full disk, after which one resumes
+        directory.discard()
+        raise
 
 
 def resume(
@@ -252,7 +310,7 @@ def resume(
             config = config.model_copy(update={"engine": engine})
         prepared = prepare(config, data, directory.partition())
         directory.check_data(*prepared.recorded)
-        return _train(config, prepared, directory, on_round, on_note)
+        return _train(config, prepared, make_ready(config, prepared), directory, on_round, on_note)
 
 
 class Outcome(NamedTuple):
@@ -298,14 +356,17 @@ def run_or_resume(
     return Outcome(result.summary, result.curve)
 
 
-def _train(
-    config: Config,
-    prepared: Prepared,
-    directory: RunDirectory | None,
-    on_round: OnRound | None,
-    on_note: OnNote | None,
-) -> Result:
-    faulty = config.faults.drawn(config.seed, len(prepared.federation))
+class Ready(NamedTuple):
+    """What a run starts with, checked."""
+
+    job: Job
+    network: nn.Module
+    guard: Guard | None
+    state: ServerState
+
+
+def make_ready(config: Config, prepared: Prepared) -> Ready:
+    """Make and check all that a run starts with, before anything is written or trained."""
     federation = mislabelled(prepared.federation, config.faults, config.seed)
     job = job_of(config, federation)
     network = job.initial_model()
@@ -316,7 +377,20 @@ def _train(
         )
     guard = guard_of(config, network, len(federation), len(federation.classes))
     _check_outputs(network, prepared)
-    state = first_state(config, network, len(federation), len(federation.classes))
+    return Ready(job, network, guard, first_state(config, network, len(federation), len(federation.classes)))
+
+
+def _train(
+    config: Config,
+    prepared: Prepared,
+    ready: Ready,
+    directory: RunDirectory | None,
+    on_round: OnRound | None,
+    on_note: OnNote | None,
+) -> Result:
+    faulty = config.faults.drawn(config.seed, len(prepared.federation))
+    job, network, guard, state = ready
+    federation = job.federation
     if directory:
         state = directory.resume_state(state, network)
     if guard and guard.lends and not state.once:
@@ -347,6 +421,7 @@ def _train(
 def job_of(config: Config, federation: Federation) -> Job:
     """Return what the updates of a federation's clients depend on."""
     config.augmentation.check(tuple(federation.inputs.shape[1:]))
+    _check_tokens(config, federation.inputs)
     return Job(
         federation=federation,
         method=config.method,
@@ -356,6 +431,35 @@ def job_of(config: Config, federation: Federation) -> Job:
         rule=config.aggregation,
         augmentation=config.augmentation,
     )
+
+
+def _check_tokens(config: Config, inputs: Tensor) -> None:
+    """Refuse token ids where amounts are needed, and amounts where token ids are."""
+    takes, name = config.model.takes_tokens, config.model.model_dump()["name"]
+    if inputs.dtype != torch.int64:
+        if takes:
+            raise ConfigError(
+                f"model.name = '{name}' takes token ids, and these inputs are amounts. If they are token ids, set "
+                "data.tokens = true; else choose model.name = 'mlp'."
+            )
+        return
+    if takes is False:
+        raise ConfigError(
+            f"The inputs are token ids, and model.name = '{name}' takes amounts. Set model.name = 'text'."
+        )
+    largest, known = int(inputs.max()), config.model.largest_token()
+    if known is not None and largest > known:
+        raise ConfigError(
+            f"The inputs have the token id {largest}, and the model knows ids up to {known}. Set model.vocabulary to "
+            f"{largest + 1} or more."
+        )
+    if config.augmentation.weak or config.augmentation.strong:
+        raise ConfigError("The inputs are token ids, which no transform of [augmentation] can change. Remove them.")
+    if config.method.needs_priors and config.priors.source == "estimated" and not config.priors.looks_at_model:
+        raise ConfigError(
+            f"priors.estimator = '{config.priors.estimator}' looks at examples as vectors, and these are token "
+            'ids. Set priors.features = "model", or choose another estimator.'
+        )
 
 
 def first_state(config: Config, network: nn.Module, clients: int, classes: int) -> ServerState:
@@ -416,7 +520,7 @@ def train(
             own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
             validation = validation_of(tallies(network, known.held_out, device, own))
         line = (
-            _line(done, metrics, validation, guard)
+            _line(done, metrics, validation, guard, known.measured_on)
             | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
             | config.aggregation.report(state)
             | config.method.report(state.memory)
@@ -428,10 +532,37 @@ def train(
         if on_round:
             on_round(line)
     network.load_state_dict(state.model)
-    summary = (directory.result() if directory else None) or _summary(config, known, curve, guard)
-    if directory and directory.result() is None:
-        directory.finish(state, known.card, summary)
-    return Result(config, network, summary, curve)
+    summary = directory.result() if directory else None
+    if summary is None:
+        summary = _summary(config, known, curve, guard) | _measured(config, known, network, clients.states())
+        if directory:
+            directory.finish(state, known.card, summary)
+    return Result(config, network, summary, curve, known.card)
+
+
+def _measured(config: Config, known: ServerSide, network: nn.Module, states: ClientStates) -> dict[str, Any]:
+    """Return all that is measured of the final model, and on what."""
+    told: dict[str, Any] = {"measured_on": known.measured_on}
+    if known.test_set is None:
+        return told
+    device = config.engine.compute_device()
+    logits = predict(network, known.test_set.inputs, known.test_set.normalisation, device)
+    if not bool(torch.isfinite(logits).all()):
+        return told
+    measures = measure(logits, known.test_set.labels, known.card.classes)
+    told["measures"] = asdict(measures)
+    everything = known.estimated_on
+    if everything is None or config.privacy.differential != "off":  # more of clients' data, which no ε counts
+        return told
+    priors = None
+    if known.first_priors is not None:
+        own = known.first_priors.double().clone()
+        for k, found in _estimated_priors(states).items():
+            own[k] = found[PRIORS].double()
+        priors = (everything.sizes.double() / everything.sizes.sum()) @ own
+    outputs = predict(network, everything.inputs, everything.normalisation, device)
+    shares = torch.bincount(outputs.argmax(dim=1), minlength=len(known.card.classes)).double() / len(outputs)
+    return told | {"estimates": estimates(measures, priors, shares, config.priors.source)}
 
 
 def _lr_scale(aggregation: Aggregation, known: ServerSide, curve: list[RoundLine]) -> float:
@@ -469,10 +600,18 @@ def _check_outputs(network: nn.Module, prepared: Prepared) -> None:
         raise ConfigError(f"The network turns 2 inputs into shape {given}; with these data it should be {wanted}.")
 
 
-def _line(done: Round, metrics: Metrics | None, validation: Validation | None, guard: Guard | None) -> RoundLine:
+def _line(
+    done: Round,
+    metrics: Metrics | None,
+    validation: Validation | None,
+    guard: Guard | None,
+    measured_on: dict[str, Any] | None,
+) -> RoundLine:
     line: RoundLine = {"round": done.number}
     if metrics:
         line |= asdict(metrics)
+        if measured_on is not None and not measured_on["is_accuracy"]:
+            line["measured_on"] = measured_on["set"]
     if validation:
         line |= validation.to_dict()
     spent = guard.spent(done.number) if guard else None

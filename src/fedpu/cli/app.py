@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from fedpu.cli import bench, bound, compare, data, deploy, priors, reproduce, run, show, tune, use
+from fedpu.cli import bench, bound, check, compare, data, deploy, priors, reproduce, run, show, tune, use
 from fedpu.cli.console import errors, plain_warnings
 from fedpu.cli.interrupt import INTERRUPTED, handled_interrupts
 from fedpu.errors import FedpuError
@@ -34,6 +34,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
 app.command("reproduce")(reproduce.reproduce)
+app.command("check")(check.check)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
 app.add_typer(deploy.app, name="deploy")
@@ -43,6 +44,7 @@ app.command("bound")(bound.bound)
 app.command("bench")(bench.bench)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
+app.command("export")(use.export)
 
 
 def main() -> None:

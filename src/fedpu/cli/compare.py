@@ -14,10 +14,11 @@ from fedpu.cli.console import (
     ConfigFile,
     Json,
     Overrides,
+    OwnData,
     Preset,
     Quiet,
+    configured,
     errors,
-    load_config,
     output,
     print_json,
     print_notes,
@@ -32,6 +33,7 @@ def compare(
     config: ConfigFile = None,
     preset: Preset = None,
     overrides: Overrides = None,
+    data: OwnData = None,
     methods: Annotated[
         str,
         typer.Option(
@@ -56,7 +58,7 @@ def compare(
     unlabelled data away (the best of those that are compared), and Baseline-2, which is given every label. Example:
     'fedpu compare --preset quickstart --seeds 3'.
     """
-    chosen = load_config(config, preset, overrides)
+    chosen, dataset = configured(config, preset, overrides or [], data)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
     try:
         with round_progress(quiet) as progress:
@@ -64,6 +66,7 @@ def compare(
                 chosen,
                 methods,
                 range(chosen.seed, chosen.seed + seeds),
+                dataset=dataset,
                 out=folder,
                 on_run=lambda method, seed: progress.start(
                     f"{method} (seed {seed})" if seeds > 1 else method, chosen.aggregation.rounds

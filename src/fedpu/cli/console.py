@@ -22,9 +22,11 @@ from rich.progress import (
 from rich.text import Text
 
 from fedpu.applications.experiment import OnNote, OnRound, RoundLine
+from fedpu.applications.suggestion import suggested
 from fedpu.config import Config
-from fedpu.data import SOURCES
-from fedpu.errors import FedpuWarning
+from fedpu.config.config import toml_string
+from fedpu.data import SOURCES, Dataset, load
+from fedpu.errors import ConfigError, FedpuWarning
 
 output = Console(markup=False)
 errors = Console(stderr=True, markup=False)
@@ -43,6 +45,15 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key, such as method.name=fedpu; may be given again."),
 ]
+OwnData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="DATA",
+        help="Your own data: a CSV, Parquet or .npz file or a folder of images, with settings that suit them.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
@@ -55,6 +66,21 @@ def load_config(source: str | None, preset: str | None, overrides: list[str] | N
         where = config.data.model_copy(update={"name": str(Path(config.data.name).resolve())})
         config = config.model_copy(update={"data": where})
     return config
+
+
+def configured(
+    source: str | None, preset: str | None, overrides: list[str], data: str | None
+) -> tuple[Config, Dataset | None]:
+    """Return the configuration that is asked for; with ``data``, one that suits them, and the data themselves."""
+    if data is None:
+        return load_config(source, preset, overrides), None
+    if source or preset:
+        raise ConfigError(
+            "--data chooses settings to suit your data. With a configuration, use --set data.name=… instead."
+        )
+    named = [f"data.name={toml_string(data)}", *(one for one in overrides if one.startswith("data."))]
+    dataset = load(load_config(None, None, named).data)
+    return load_config(None, None, [*named, *suggested(dataset), *overrides]), dataset
 
 
 @contextmanager
@@ -102,7 +128,8 @@ def print_notes(quiet: bool) -> OnNote:
 
 def measured(line: RoundLine) -> str:
     """Return what was measured in a round, in words; nothing where nothing was."""
-    told = [f"accuracy {line['accuracy']:.2%}"] if "accuracy" in line else []
+    word = "right of labelled" if "measured_on" in line else "accuracy"
+    told = [f"{word} {line['accuracy']:.2%}"] if "accuracy" in line else []
     told += [f"validation {line['validation']:.4f}"] if "validation" in line else []
     return ", ".join(told)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpu.cli.console import Overrides, errors, load_config, output
-from fedpu.data import READERS, SOURCES, data_directory, fetch, load
+from fedpu.data import FUNCTIONS, SOURCES, data_directory, fetch, load
 
 app = typer.Typer(help="List, fetch and look at data sets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,12 +34,12 @@ def list_(directory: Directory = None) -> None:
     for name, source in SOURCES.items():
         here = "yes" if not source.missing(where) else f"no: fedpu data fetch {name}"
         table.add_row(name, source.description, source.size, here)
-    for name in READERS:
+    for name in FUNCTIONS:
         table.add_row(name, "from an installed package", "", "")
     output.print(table)
     output.print(
-        f"Data directory: {where}. Your own data: a path to a .npz file or a folder of images, or a function as "
-        f"{READERS.own}.",
+        f"Data directory: {where}. Your own data: a path to a CSV, Parquet or .npz file or a folder of images, or a "
+        f"function as {FUNCTIONS.own}.",
         highlight=False,
         soft_wrap=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,10 +14,11 @@ from fedpu.cli.console import (
     ConfigFile,
     Json,
     Overrides,
+    OwnData,
     Preset,
     Quiet,
+    configured,
     errors,
-    load_config,
     output,
     print_json,
     print_notes,
@@ -33,6 +34,7 @@ def run(
     config: ConfigFile = None,
     preset: Preset = None,
     overrides: Overrides = None,
+    data: OwnData = None,
     engine: Annotated[
         str | None, typer.Option("--engine", help=f"Short for --set engine.name=…: {', '.join(ENGINES)}.")
     ] = None,
@@ -48,16 +50,15 @@ def run(
 ) -> None:
     """Train a federated classifier as configured, and record the run in a directory.
 
-    Examples: 'fedpu run --preset quickstart', 'fedpu run my.toml --set aggregation.rounds=50 --set seed=1'.
+    Examples: 'fedpu run --preset quickstart', 'fedpu run --data patients.csv', 'fedpu run my.toml --set seed=1'.
     """
     if resume is not None:
-        if config or preset or overrides or engine or out:
+        if config or preset or overrides or data or engine or out:
             raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
         chosen, folder = RunDirectory.open(resume).config(), resume
     else:
-        chosen = load_config(
-            config, preset, [*(overrides or []), *([f"engine.name={engine}"] if engine is not None else [])]
-        )
+        given = [*(overrides or []), *([f"engine.name={engine}"] if engine is not None else [])]
+        chosen, dataset = configured(config, preset, given, data)
         folder = out or default_folder(chosen)
     name = chosen.method.model_dump()["name"]
     try:
@@ -66,7 +67,9 @@ def run(
             if resume is not None:
                 result = experiment.resume(folder, on_round=on_round, on_note=print_notes(quiet))
             else:
-                result = experiment.run(chosen, out=folder, on_round=on_round, on_note=print_notes(quiet))
+                RunDirectory.refuse_taken(folder)
+                prepared = experiment.prepare(chosen, dataset)
+                result = experiment.run_prepared(chosen, prepared, folder, on_round, print_notes(quiet))
     except KeyboardInterrupt:
         told = f"The finished rounds are kept: go on with 'fedpu run --resume {folder}'." if folder.exists() else ""
         errors.print(f"Stopped. {told}", highlight=False, soft_wrap=True)
@@ -74,16 +77,28 @@ def run(
     if json:
         print_json(result.summary | {"run": str(folder)})
     else:
-        summary = result.summary
-        spent = f" ε {summary['epsilon']:.3g} at δ {summary['delta']:g}." if summary.get("epsilon") is not None else ""
-        held = f" Validation {summary['validation']:.4f}." if "validation" in summary else ""
-        output.print(
-            f"{name}: accuracy {summary['accuracy']:.2%} after {summary['rounds']} rounds "
-            f"({summary['clients']} clients, {summary['labelled']:,} of {summary['examples']:,} examples labelled)."
-            f"{held}{spent} Run: {folder}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        output.print(f"{name}: {outcome(result.summary)} Run: {folder}", highlight=False, soft_wrap=True)
+
+
+def outcome(summary: dict[str, Any]) -> str:
+    """Say how a run ended: what was measured, on what, and after how much."""
+    on = summary.get("measured_on")
+    if summary["accuracy"] is None:
+        measured = "trained, and not measured, since there is no test set,"
+    elif on is None or on["is_accuracy"]:
+        measured = f"accuracy {summary['accuracy']:.2%}"
+    else:
+        estimate = summary.get("estimates", {}).get("accuracy")
+        told = ""
+        if estimate is not None:
+            told = f"; estimated accuracy {estimate:.0%}, from {summary['estimates']['priors']} class shares"
+        measured = f"{summary['accuracy']:.2%} of {on['examples']:,} labelled examples set aside are right{told},"
+    spent = f" ε {summary['epsilon']:.3g} at δ {summary['delta']:g}." if summary.get("epsilon") is not None else ""
+    held = f" Validation {summary['validation']:.4f}." if "validation" in summary else ""
+    return (
+        f"{measured} after {summary['rounds']} rounds ({summary['clients']} clients, {summary['labelled']:,} of "
+        f"{summary['examples']:,} examples labelled).{held}{spent}"
+    )
 
 
 def default_folder(config: Config) -> Path:

@@ -158,6 +158,11 @@ def _value(text: str) -> Any:
         return text
 
 
+def toml_string(text: str) -> str:
+    """Return a string as TOML writes it, so that no path is taken for a number or a table."""
+    return tomli_w.dumps({"value": text}).partition("=")[2].strip()
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Read a configuration file."""
     try:

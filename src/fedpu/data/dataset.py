@@ -1,4 +1,4 @@
-"""What every data source gives: images or feature vectors with their true labels, in memory, checked."""
+"""What every data source gives: images, feature vectors or token ids with their labels, in memory, checked."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, Num
+from jaxtyping import Int64, Num
 from torch import Tensor
 
+from fedpu.data.encoding import Encoding
+from fedpu.data.labels import MAX_CLASSES, are_names, names_of, numbered
+from fedpu.data.problems import Problems
 from fedpu.errors import DataError
 from fedpu.randomness import numpy_generator
 
-MAX_CLASSES = 10_000
+MAX_TOKEN = 2**31 - 1
 _PART = 1024
+
+TestOrigin = Literal["given", "set aside", "none"]
+"""whence a test set: it came with the data, it is a share of the labelled training examples, or there is none"""
 
 
 def dtype_name(values: Tensor) -> str:
@@ -27,14 +33,24 @@ def dtype_name(values: Tensor) -> str:
 
 @dataclass(frozen=True)
 class Normalisation:
-    """How stored values become a network's inputs: ``(x · scale − mean) / std``, per channel."""
+    """How stored values become a network's inputs: ``(x · scale − mean) / std``, per channel.
+
+    Token ids (``int64``) are names and not amounts: they stay as they are.
+    """
 
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __call__(self, stored: Num[Tensor, " n *shape"]) -> Float[Tensor, " n *shape"]:
-        """Return ``stored`` as floats, normalised."""
+    @classmethod
+    def of_tokens(cls) -> Normalisation:
+        """Return the one that token ids have."""
+        return cls(1.0, (), ())
+
+    def __call__(self, stored: Num[Tensor, " n *shape"]) -> Num[Tensor, " n *shape"]:
+        """Return ``stored`` as floats, normalised; token ids as they are."""
+        if stored.dtype == torch.int64:
+            return stored
         shape = (1, -1) + (1,) * (stored.dim() - 2)
         mean = torch.tensor(self.mean, device=stored.device).view(shape)
         std = torch.tensor(self.std, device=stored.device).view(shape)
@@ -46,8 +62,8 @@ class Dataset:
     """Training and test examples with their true labels.
 
     Inputs are stored as they came, ``uint8`` or ``float32``, channels first: ``(n, channels, height, width)``
-    for images, ``(n, features)`` for vectors. Labels are ``0 … C−1``; a training label of ``−1`` means that
-    nobody knows it.
+    for images, ``(n, features)`` for vectors; token ids are ``int64``, ``(n, length)``, filled up with 0. Labels are
+    ``0 … C−1``; a training label of ``−1`` means that nobody knows it.
     """
 
     name: str
@@ -60,6 +76,15 @@ class Dataset:
     client: Int64[Tensor, " n"] | None = None
     validation: tuple[Num[Tensor, " n_val *shape"], Int64[Tensor, " n_val"]] | None = None
     """examples with their classes that nobody trains on, for schedules that follow measurements"""
+    client_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
+    """how the columns of a table became inputs; None where the data were numbers to begin with"""
+    test_origin: TestOrigin = "given"
+
+    @property
+    def tokens(self) -> bool:
+        """Are the inputs token ids?"""
+        return self.inputs.dtype == torch.int64
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,35 +114,60 @@ class Dataset:
         classes: Sequence[str] | None = None,
         normalisation: Normalisation | None = None,
         test_fraction: float = 0.2,
+        tokens: bool = False,
         name: str = "arrays",
     ) -> Dataset:
         """Make a data set from arrays (NumPy, PyTorch or nested lists), checking them.
 
         ``x`` is ``(n, features)``, ``(n, height, width)``, ``(n, height, width, 1 or 3)`` or
-        ``(n, 1 or 3, height, width)``; integers 0 … 255 in ``uint8`` or floats. ``y`` holds classes
-        ``0 … C−1``, and ``−1`` for examples that nobody labelled. Without a test set, ``test_fraction`` of
-        the labelled examples of every class is set aside by a fixed rule. ``client`` says whose each example
-        is, for ``partition.kind = "column"``.
+        ``(n, 1 or 3, height, width)``; integers 0 … 255 in ``uint8`` or floats. With ``tokens`` it is ``(n, length)``
+        and holds token ids, 0 for padding, which stay integers. ``y`` holds classes ``0 … C−1``, and ``−1`` or NaN for
+        examples that nobody labelled; or names of classes, and None or an empty string. Without a test set,
+        ``test_fraction`` of the labelled examples of every class is set aside by a fixed rule; 0 sets nothing aside.
+        ``client`` says whose each example is, for ``partition.kind = "column"``.
         """
-        inputs, labels = as_inputs(x, f"{name}: x"), as_labels(y, f"{name}: y")
-        owners = None if client is None else _as_owners(client, f"{name}: client")
-        _same_length(name, x=inputs, y=labels, client=owners)
-        if (x_test is None) != (y_test is None):
-            given, absent = ("y_test", "x_test") if x_test is None else ("x_test", "y_test")
-            raise DataError(f"{name}: {given} was given without {absent}. Give both, or neither.")
-        if x_test is None:
-            test = _held_out(labels.numpy(), test_fraction, name, None if owners is None else owners.numpy())
+        problems, given = Problems(), (x_test is not None, y_test is not None)
+        if given[0] != given[1]:
+            there, absent = ("y_test", "x_test") if x_test is None else ("x_test", "y_test")
+            problems.add(f"{name}: {there} was given without {absent}. Give both, or neither.")
+        if not 0 <= test_fraction < 1:
+            problems.add(f"{name}: test_fraction must lie between 0 and 1; it is {test_fraction}.")
+        to_inputs = as_tokens if tokens else as_inputs
+        inputs = labels = test_inputs = test_labels = owners = client_names = None
+        with problems.collecting():
+            inputs = to_inputs(x, f"{name}: x")
+        with problems.collecting():
+            labels, classes = _classes_of(y, classes, f"{name}: y")
+        if client is not None:
+            with problems.collecting():
+                owners, client_names = _as_owners(client, f"{name}: client")
+        with problems.collecting():
+            _same_length(name, x=inputs, y=labels, client=owners)
+        if x_test is not None:
+            with problems.collecting():
+                test_inputs = to_inputs(x_test, f"{name}: x_test")
+        if y_test is not None:
+            with problems.collecting():
+                test_labels, classes = _classes_of(y_test, classes, f"{name}: y_test")
+        with problems.collecting():
+            _same_length(name, x_test=test_inputs, y_test=test_labels)
+        problems.tell()
+        assert inputs is not None
+        assert labels is not None
+        origin: TestOrigin = "given"
+        if test_inputs is None or test_labels is None:
+            test = held_out_rows(labels.numpy(), test_fraction, name, None if owners is None else owners.numpy())
+            origin = "set aside" if test_fraction else "none"
             test_inputs, test_labels = inputs[test], labels[test]
             inputs, labels = inputs[~test], labels[~test]
             owners = None if owners is None else owners[~test]
-        else:
-            test_inputs = as_inputs(x_test, f"{name}: x_test")
-            test_labels = as_labels(y_test, f"{name}: y_test")
-            _same_length(name, x_test=test_inputs, y_test=test_labels)
         count = len(classes) if classes is not None else int(labels.max()) + 1
         names = tuple(classes) if classes is not None else tuple(str(c) for c in range(count))
-        _check_shapes(name, inputs, test_inputs)
-        _check_labels(name, labels, test_labels, names)
+        with problems.collecting():
+            _check_shapes(name, inputs, test_inputs)
+        with problems.collecting():
+            _check_labels(name, labels, test_labels, names)
+        problems.tell()
         return cls(
             name=name,
             inputs=inputs,
@@ -127,6 +177,8 @@ class Dataset:
             classes=names,
             normalisation=normalisation or measured_normalisation(inputs),
             client=owners,
+            client_names=client_names,
+            test_origin=origin,
         )
 
 
@@ -160,14 +212,46 @@ def as_inputs(values: Any, what: str) -> Num[Tensor, " n *shape"]:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def as_tokens(values: Any, what: str) -> Int64[Tensor, " n length"]:
+    """Return token ids as ``int64``, refusing what can't be one."""
+    array = _array(values, what)
+    if array.ndim != 2 or array.size == 0:
+        raise DataError(
+            f"{what} must hold one row of token ids per example, filled up with 0; its shape is {array.shape}."
+        )
+    if not np.issubdtype(array.dtype, np.integer):
+        raise DataError(f"{what} must hold token ids, which are whole numbers; it holds {array.dtype}.")
+    wrong = np.flatnonzero(((array < 0) | (array > MAX_TOKEN)).any(axis=1))
+    if len(wrong):
+        row = array[wrong[0]]
+        bad = row[(row < 0) | (row > MAX_TOKEN)][0]
+        raise DataError(f"{what} has the token id {bad} in example {wrong[0]}; ids lie between 0 and {MAX_TOKEN}.")
+    return torch.from_numpy(np.ascontiguousarray(array.astype(np.int64)))
+
+
+def _classes_of(
+    values: Any, classes: Sequence[str] | None, what: str
+) -> tuple[Int64[Tensor, " n"], Sequence[str] | None]:
+    """Return class numbers, and the classes' names where the labels are names."""
+    array = _array(values, what)
+    if not are_names(array):
+        return as_labels(array, what), classes
+    if array.ndim != 1:
+        raise DataError(f"{what} must hold one label per example; its shape is {array.shape}.")
+    numbers, names = numbered(names_of(array), classes, what)
+    return torch.from_numpy(numbers), names
+
+
 def as_labels(values: Any, what: str) -> Int64[Tensor, " n"]:
-    """Return ``values`` as ``int64`` class numbers, ``−1`` for unlabelled."""
+    """Return ``values`` as ``int64`` class numbers, ``−1`` for unlabelled, which NaN may stand for."""
     array = _array(values, what)
     if array.ndim == 0 or array.size != len(array):
         raise DataError(f"{what} must hold one class number an example; its shape is {array.shape}.")
     array = array.reshape(-1)
-    if np.issubdtype(array.dtype, np.floating) and np.isfinite(array).all() and (array == np.round(array)).all():
-        array = array.astype(np.int64)
+    if np.issubdtype(array.dtype, np.floating):
+        filled = np.where(np.isnan(array), -1, array)
+        if np.isfinite(filled).all() and (filled == np.round(filled)).all():
+            array = filled.astype(np.int64)
     if not np.issubdtype(array.dtype, np.integer):
         raise DataError(
             f"{what} must hold whole class numbers 0, 1, 2, … (and −1 for unlabelled); it holds {array.dtype}."
@@ -183,6 +267,8 @@ def as_labels(values: Any, what: str) -> Int64[Tensor, " n"]:
 
 def measured_normalisation(inputs: Num[Tensor, " n *shape"]) -> Normalisation:
     """Return the normalisation to mean 0 and deviation 1, per channel of images or feature of vectors."""
+    if inputs.dtype == torch.int64:
+        return Normalisation.of_tokens()
     scale = 1 / 255 if inputs.dtype == torch.uint8 else 1.0
     values = inputs.numpy().reshape(len(inputs), inputs.shape[1], -1)
     count = values.shape[0] * values.shape[2]
@@ -205,26 +291,34 @@ def _array(values: Any, what: str) -> np.ndarray[Any, np.dtype[Any]]:
         raise DataError(f"{what} is ragged: its examples have different shapes.") from error
 
 
-def _as_owners(values: Any, what: str) -> Int64[Tensor, " n"]:
+def _as_owners(values: Any, what: str) -> tuple[Int64[Tensor, " n"], tuple[str, ...]]:
     """Number the clients 0 … K−1 in the order of their sorted names."""
     owners = _array(values, what).reshape(-1)
     if np.issubdtype(owners.dtype, np.floating) and not np.isfinite(owners).all():
         raise DataError(f"{what} must say whose each example is, but some entries are NaN or infinite.")
     if owners.dtype == object:
-        raise DataError(f"{what} must hold numbers or strings, one kind of them; it holds Python objects.")
-    _, numbers = np.unique(owners, return_inverse=True)
-    return torch.from_numpy(numbers.astype(np.int64))
+        kinds = {type(value) for value in owners.tolist()}
+        if kinds != {str}:
+            raise DataError(f"{what} must hold numbers or strings, one kind of them; it holds Python objects.")
+        owners = owners.astype(str)
+    if owners.dtype.kind in "UST":
+        empty = np.flatnonzero(np.char.strip(owners.astype(str)) == "")
+        if len(empty):
+            raise DataError(f"{what} must say whose each example is, but {len(empty)} are empty (first: {empty[0]}).")
+    found, numbers = np.unique(owners, return_inverse=True)
+    return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name) for name in names_of(found))
 
 
-def _held_out(
+def held_out_rows(
     labels: np.ndarray[Any, np.dtype[np.int64]],
     fraction: float,
     name: str,
     owners: np.ndarray[Any, np.dtype[np.int64]] | None,
 ) -> Tensor:
-    if not 0 < fraction < 1:
-        raise DataError(f"{name}: test_fraction must lie between 0 and 1; it is {fraction}.")
+    """Say which examples are set aside for testing: a share of the labelled ones of every class, by a fixed rule."""
     test = np.zeros(len(labels), dtype=bool)
+    if fraction == 0:
+        return torch.from_numpy(test)
     for cls in np.unique(labels[labels >= 0]):
         members = np.flatnonzero(labels == cls)
         # Every class is tested where it can be, and none is taken from training altogether.
@@ -268,14 +362,16 @@ def _check_labels(name: str, labels: Tensor, test_labels: Tensor, classes: tuple
     if len(set(classes)) < count:
         raise DataError(f"{name}: two classes have the same name. Their names are {', '.join(classes)}.")
     for what, column in (("training", labels), ("test", test_labels)):
-        if int(column.max()) >= count:
+        if len(column) and int(column.max()) >= count:
             raise DataError(
                 f"{name}: a {what} label is out of range: {int(column.max())}, with classes 0 … {count - 1}."
             )
-    if int(test_labels.min()) < 0:
+    if len(test_labels) and int(test_labels.min()) < 0:
         raise DataError(f"{name}: test labels must all be known; one of them is −1.")
-    missing = set(range(count)) - set(labels.tolist())
+    missing = sorted(set(range(count)) - set(labels.tolist()))
     if missing:
+        called = "" if classes[missing[0]] == str(missing[0]) else f" ('{classes[missing[0]]}')"
         raise DataError(
-            f"{name}: no training example has class {min(missing)}; classes must be numbered 0 … C−1 without gaps."
+            f"{name}: no training example has class {missing[0]}{called}; nobody labels it, and classes must be "
+            "numbered 0 … C−1 without gaps."
         )

@@ -10,6 +10,7 @@ import errno
 import gzip
 import hashlib
 import os
+import sys
 import tarfile
 import tempfile
 import textwrap
@@ -99,6 +100,8 @@ class FileSet:
         for number, origin in enumerate(self.origins):
             room = scratch / str(number)
             room.mkdir()
+            # A download may take minutes: whoever waits should know for what.
+            print(f"Fetching {', '.join(names)} of '{self.name}' from {origin.label} …", file=sys.stderr, flush=True)
             try:
                 self._fetch_from(origin, names, folder, room)
             except _FAILURES as error:

@@ -17,8 +17,23 @@ class DataSettings(Settings):
 
     name: str = Field(
         "mnist",
-        description="A data set's name, a path to a .npz file or to a folder of images, or your own function as "
-        "module:function that returns a Dataset, (x, y) or (x, y, client).",
+        description="A data set's name, a path to a CSV, Parquet or .npz file or to a folder of images, or your own "
+        "function as module:function that returns a Dataset, (x, y) or (x, y, client).",
+    )
+    label: str = Field(
+        "label", min_length=1, description="Of a table: the column of the classes; an empty cell is unlabelled."
+    )
+    client: str | None = Field(
+        None,
+        min_length=1,
+        description='Of a table: the column that says whose each row is; by default "client", if there is one.',
+    )
+    ignore: list[str] = Field([], description="Of a table: columns to leave out, such as identifiers.")
+    tokens: bool = Field(
+        False, description="The inputs are token ids, 0 for padding: they stay whole numbers, for model.name = text."
+    )
+    test: str | None = Field(
+        None, description="Of a CSV or Parquet file: another file of that form with test rows, which are all labelled."
     )
     directory: str | None = Field(
         None,
@@ -28,7 +43,11 @@ class DataSettings(Settings):
         None, description="Height and width to which the images of a folder are resized."
     )
     test_fraction: float = Field(
-        0.2, gt=0, lt=1, description="Share set aside for testing when your own data have no test set."
+        0.2,
+        ge=0,
+        lt=1,
+        description="Share of the labelled examples that is set aside for testing when your own data have no test set; "
+        "0: none, and nothing is measured.",
     )
     pooled: tuple[NonNegativeInt, PositiveInt] | None = Field(
         None,

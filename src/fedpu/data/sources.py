@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from fedpu.data.cifar10 import CIFAR10
 from fedpu.data.dataset import Dataset
 from fedpu.data.digits import DIGITS
+from fedpu.data.encoding import Encoding
 from fedpu.data.fashion_mnist import FASHION_MNIST
+from fedpu.data.functions import FUNCTIONS, read_with
 from fedpu.data.mnist import MNIST
 from fedpu.data.mnist_5k import MNIST_5K
-from fedpu.data.own import read_folder, read_npz
 from fedpu.data.pooled import pooled
-from fedpu.data.reader import READERS, read_with
+from fedpu.data.raw import to_dataset
+from fedpu.data.readers import READERS, FileReader, need_reader, reader_for
+from fedpu.data.readers.folder import FolderReader
 from fedpu.data.settings import DataSettings, data_directory, expand
 from fedpu.data.source import Source
+from fedpu.data.table import Table
 from fedpu.errors import ConfigError, DataError, did_you_mean
 from fedpu.registry import Registry
 
@@ -26,36 +34,81 @@ SOURCES: Registry[Source] = Registry(
 )
 
 
-def load(settings: DataSettings) -> Dataset:
-    """Return the data that the settings name, fetching a known data set's files when they are not there."""
-    data = _read(settings)
+def load(settings: DataSettings, encoding: Encoding | None = None) -> Dataset:
+    """Return the data that the settings name, fetching a known data set's files when they are not there.
+
+    ``encoding`` is how the columns of a table become inputs, where a model has that rule already.
+    """
+    data = _read(settings, encoding)
     return data if settings.pooled is None else pooled(data, *settings.pooled)
 
 
-def _read(settings: DataSettings) -> Dataset:
+def _read(settings: DataSettings, encoding: Encoding | None) -> Dataset:
     if settings.name.startswith(FROM_PYTHON):
         raise DataError(
             f"The data of this run, '{settings.name.removeprefix(FROM_PYTHON)}', came from Python and are not on "
             "disk. Use fedpu.resume(run, data=…) from Python, or give --data to evaluate."
         )
     path = expand(settings.name)
-    if settings.name not in SOURCES and path.is_dir():
-        return read_folder(path, settings.image_size, settings.test_fraction)
-    if settings.name not in SOURCES and settings.name in READERS and not path.exists():
+    if settings.name not in SOURCES and settings.name in FUNCTIONS and not path.exists():
         return read_with(settings)
-    if settings.image_size is not None:
+    if settings.image_size is not None and not path.is_dir():
         raise ConfigError(
             f"data.image_size is for folders of images, and data.name = '{settings.name}' is not one. Remove it."
         )
     if settings.name in SOURCES:
         return SOURCES[settings.name].load(data_directory(settings.directory))
-    if path.suffix.lower() == ".npz":
-        return read_npz(path, settings.test_fraction)
+    reader = reader_for(path)
+    if reader is not None:
+        return to_dataset(reader.read(path, settings), settings, encoding)
+    if path.exists():
+        raise DataError(f"{path} can't be read as data. What is: {_file_forms()}.")
     raise ConfigError(
         f"There is no data set called '{settings.name}'.{did_you_mean(settings.name, SOURCES)} "
-        f"Known: {', '.join([*SOURCES, *READERS])}; or a path to a .npz file or a folder of images, or your own "
-        f"function as {READERS.own}."
+        f"Known: {', '.join([*SOURCES, *FUNCTIONS])}; or a path to a CSV, Parquet or .npz file or a folder of images, "
+        f"or your own function as {FUNCTIONS.own}."
     )
+
+
+def read(source: Any, y: Any = None, *, client: Any = None, name: str | None = None, **settings: Any) -> Dataset:
+    """Return data of any form as a data set: a path, a DataFrame of pandas or polars, a sparse matrix, a torch or
+    Hugging Face dataset, or arrays.
+
+    ``y`` are the labels and ``client`` says whose each example is, where they are not part of ``source``; ``client``
+    may also name a column of it. ``settings`` are those of ``[data]``, such as ``label``, ``ignore``, ``tokens``,
+    ``test`` and ``test_fraction``.
+    """
+    if isinstance(client, str):
+        settings, client = settings | {"client": client}, None
+    wanted = _settings(settings)
+    if isinstance(source, str):
+        source = expand(source)
+    found = need_reader(source).inputs(source, wanted) if y is not None else need_reader(source).read(source, wanted)
+    if y is None and found.y is None and not isinstance(found.x, Table):
+        raise DataError(f"{found.name}: the labels are missing. Hand them over as y, with −1 for unlabelled.")
+    raw = replace(
+        found,
+        name=name or found.name,
+        y=found.y if y is None else y,
+        client=found.client if client is None else client,
+    )
+    return to_dataset(raw, wanted)
+
+
+def _settings(given: dict[str, Any]) -> DataSettings:
+    """Return settings of ``[data]``, or say in a sentence what is wrong with them."""
+    try:
+        return DataSettings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        near = did_you_mean(key, DataSettings.model_fields) if key not in DataSettings.model_fields else ""
+        raise ConfigError(f"{key} = {given.get(key)!r} can't be used to read data: {first['msg']}.{near}") from error
+
+
+def _file_forms() -> str:
+    forms = (READERS[name] for name in READERS)
+    return "; ".join(form.what for form in forms if issubclass(form, FileReader | FolderReader))
 
 
 def fetch(name: str, directory: Path | None = None) -> Path:

@@ -177,7 +177,7 @@ def _presence(content: RecordDict, context: Context) -> RecordDict:
                 f"The server has no data to know the classes from: set 'classes' in the file of '{node.name}'."
             )
         classes = tuple(node.classes)
-        inputs, _ = read_own(node, classes)
+        inputs, _ = read_own(node, classes, config.data.tokens)
     examples = None if config.privacy.on else len(inputs)
     return Presence(node.name, examples, tuple(inputs.shape[1:]), dtype_name(inputs), classes).to_records()
 

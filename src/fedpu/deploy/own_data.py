@@ -11,9 +11,10 @@ from jaxtyping import Int64, Num
 from torch import Tensor
 
 from fedpu.config import Config
-from fedpu.data.dataset import as_inputs, as_labels
+from fedpu.data.dataset import as_inputs, as_labels, as_tokens
 from fedpu.data.images import is_image, read_images
-from fedpu.data.own import load_npz
+from fedpu.data.readers.folder import UNLABELLED_FOLDERS
+from fedpu.data.readers.npz import load_npz
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import DataError
 from fedpu.labelling import UNLABELLED, Federation
@@ -21,30 +22,33 @@ from fedpu.priors import set_priors
 from fedpu.record import ModelCard
 from fedpu.registry import import_object, is_reference
 
-UNLABELLED_FOLDER = "unlabelled"
-
 Own = tuple[Num[Tensor, "n *shape"], Int64[Tensor, " n"]]
 
 
-def read_own(node: NodeSettings, classes: tuple[str, ...]) -> Own:
+def read_own(node: NodeSettings, classes: tuple[str, ...], tokens: bool = False) -> Own:
     """Return the node's examples and their labels in the federation's numbers, ``−1`` where it has none."""
     assert node.data is not None
     what = f"the data of '{node.name}'"
     if is_reference(node.data):
-        return _checked(*_called(node.data), classes, what)
+        return _checked(*_called(node.data), classes, what, tokens)
     path = Path(node.data)
+    if not path.is_dir() and path.suffix.lower() != ".npz":
+        raise DataError(
+            f"A node reads a .npz file, a folder of images or a function module:function, and {path} is none of these. "
+            "Columns of a table become inputs by a rule that all nodes must share: encode them, and save a .npz file."
+        )
     if path.is_dir():
         return _checked(*_read_folder(path, node.image_size, classes), classes, what)
     arrays = load_npz(path, required=("x", "y"))
     labels = arrays["y"]
     if "classes" in arrays:
         labels = _renumbered(labels, [str(name) for name in arrays["classes"].reshape(-1)], classes, what)
-    return _checked(arrays["x"], labels, classes, what)
+    return _checked(arrays["x"], labels, classes, what, tokens)
 
 
 def own_federation(node: NodeSettings, config: Config, card: ModelCard) -> Federation:
     """Return the node as a federation of one client: its positive classes are those that it has labelled."""
-    inputs, labels = read_own(node, card.classes)
+    inputs, labels = read_own(node, card.classes, card.tokens)
     count = len(card.classes)
     if config.method.fully_labelled and bool((labels < 0).any()):
         raise DataError(f"The {config.method.model_dump()['name']} method needs every label, but '{node.name}' has −1.")
@@ -67,8 +71,8 @@ def own_federation(node: NodeSettings, config: Config, card: ModelCard) -> Feder
     return federation
 
 
-def _checked(x: Any, y: Any, classes: tuple[str, ...], what: str) -> Own:
-    inputs, labels = as_inputs(x, f"{what}: x"), as_labels(y, f"{what}: y")
+def _checked(x: Any, y: Any, classes: tuple[str, ...], what: str, tokens: bool = False) -> Own:
+    inputs, labels = (as_tokens if tokens else as_inputs)(x, f"{what}: x"), as_labels(y, f"{what}: y")
     if len(inputs) != len(labels):
         raise DataError(f"{what} have {len(inputs)} examples and {len(labels)} labels; there must be one a example.")
     if int(labels.max()) >= len(classes):
@@ -106,14 +110,15 @@ def _read_folder(
     paths: list[Path] = []
     labels: list[int] = []
     for part in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        if part.name != UNLABELLED_FOLDER and part.name not in classes:
+        unlabelled = part.name.lower() in UNLABELLED_FOLDERS
+        if not unlabelled and part.name not in classes:
             raise DataError(
                 f"{folder} has the folder '{part.name}', which is no class of the federation ({', '.join(classes)}) "
-                f"and not '{UNLABELLED_FOLDER}'."
+                f"and not '{UNLABELLED_FOLDERS[0]}'."
             )
         images = sorted(filter(is_image, part.iterdir()))
         paths += images
-        labels += [UNLABELLED if part.name == UNLABELLED_FOLDER else classes.index(part.name)] * len(images)
+        labels += [UNLABELLED if unlabelled else classes.index(part.name)] * len(images)
     if not paths:
         raise DataError(f"{folder} has no images. Expected: <folder>/<class>/<image> and <folder>/unlabelled/<image>.")
     return torch.from_numpy(read_images(paths, image_size)), labels

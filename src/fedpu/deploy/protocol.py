@@ -73,7 +73,7 @@ class Briefing:
 
     def to_records(self) -> RecordDict:
         """Return the records that travel."""
-        card = "" if self.card is None else json.dumps(asdict(self.card))
+        card = "" if self.card is None else json.dumps(self.card.to_dict())
         run = ConfigRecord({"config": self.config, "card": card, "clients": self.clients, "run": self.run})
         if self.co_negatives is not None:
             run[SUM] = self.co_negatives.flatten().tolist()

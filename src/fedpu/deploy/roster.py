@@ -176,6 +176,8 @@ def common_card(members: Sequence[Presence]) -> ModelCard:
                 f"{first.dtype} in {len(first.classes)} classes, and {other.shape} of {other.dtype} in "
                 f"{len(other.classes)}."
             )
+    if first.dtype == "int64":
+        return ModelCard(first.shape, first.dtype, first.classes, Normalisation.of_tokens())
     channels = first.shape[0]
     middle = (0.5, 0.25, 1 / 255) if first.dtype == "uint8" else (0.0, 1.0, 1.0)
     mean, std, scale = middle

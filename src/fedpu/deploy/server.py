@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedpu.applications.experiment import Result, ServerSide, first_state, guard_of, train
 from fedpu.config import Config
-from fedpu.data import dtype_name, load
+from fedpu.data import load
 from fedpu.deploy.folder import refuse_validation
 from fedpu.deploy.guard import NegativeClasses, ProtectedNodes, summed_negative_classes
 from fedpu.deploy.invited import SignedWire, server_wire
@@ -195,8 +195,7 @@ def server_data(config: Config) -> tuple[ModelCard | None, TestSet | None]:
     if config.data.name == NO_DATA:
         return None, None
     data = load(config.data)
-    card = ModelCard(data.shape, dtype_name(data.inputs), data.classes, data.normalisation)
-    return card, TestSet.of(data)
+    return ModelCard.of(data), TestSet.of(data)
 
 
 def _rules(config: Config) -> FlowerEngine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
+from jaxtyping import Num
 from torch import Tensor
 
 from fedpu.augmentation import View
@@ -12,8 +12,8 @@ from fedpu.round import Tensors
 
 
 def client_views(
-    job: Job, inputs: Float[Tensor, "n *shape"], round_: int, client: int, step: int
-) -> dict[str, Float[Tensor, "n *shape"]]:
+    job: Job, inputs: Num[Tensor, "n *shape"], round_: int, client: int, step: int
+) -> dict[str, Num[Tensor, "n *shape"]]:
     """Return every view of one client's batch."""
     views: dict[str, Tensor] = {}
     for name in job.method.views:

@@ -45,8 +45,8 @@ class Client:
     scenario: Scenario
     normalisation: Normalisation
 
-    def batch(self, positions: Int64[Tensor, " b"]) -> tuple[Float[Tensor, "b *shape"], Int64[Tensor, " b"]]:
-        """Return the inputs, normalised, and the labels at those positions."""
+    def batch(self, positions: Int64[Tensor, " b"]) -> tuple[Num[Tensor, "b *shape"], Int64[Tensor, " b"]]:
+        """Return the inputs, normalised (token ids as they are), and the labels at those positions."""
         return self.normalisation(self.inputs[self.rows[positions]]), self.labels[positions]
 
     @property
@@ -134,8 +134,10 @@ class TestSet:
     normalisation: Normalisation
 
     @classmethod
-    def of(cls, data: Dataset) -> TestSet:
-        """Return the test set of a data set."""
+    def of(cls, data: Dataset) -> TestSet | None:
+        """Return the test set of a data set, or None where it has none."""
+        if not len(data.test_labels):
+            return None
         return cls(data.test_inputs, data.test_labels, data.normalisation)
 
     @classmethod

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Num
 from pydantic import Field
 from torch import Tensor
 
@@ -46,7 +46,7 @@ class Batch:
 
     labels: Int64[Tensor, " n"]
     """−1 for unlabelled"""
-    views: dict[str, Float[Tensor, "n *shape"]]
+    views: dict[str, Num[Tensor, "n *shape"]]
     """the inputs as :attr:`Method.views` asks for them"""
     examples: Tensors = field(default_factory=dict)
     """what :meth:`Method.prepare` has found for these examples, such as targets"""
@@ -59,7 +59,7 @@ class Batch:
     """where the model has parts: their parameters as they are now, for terms of the loss that are about them"""
 
     @property
-    def inputs(self) -> Float[Tensor, "n *shape"]:
+    def inputs(self) -> Num[Tensor, "n *shape"]:
         """The first of the views; the only one, for most methods."""
         return next(iter(self.views.values()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import nn
 
@@ -14,6 +15,12 @@ class Model(Choice, ABC):
     """A network to be built. Its initial weights come from PyTorch's generator, which the caller seeds."""
 
     name: str = ""
+    takes_tokens: ClassVar[bool | None] = None
+    """Are its inputs token ids (True) or amounts (False)? None: it is tried."""
+
+    def largest_token(self) -> int | None:
+        """Return the largest token id that it knows; None where it has no such limit."""
+        return None
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import nn
@@ -14,6 +14,7 @@ class PaperCNN(Model):
     """The released code's network: conv 1→3 5×5, pool, conv 3→20 5×5, pool, fc 320→50→10 (on 28×28 images)."""
 
     name: Literal["paper-cnn"] = "paper-cnn"
+    takes_tokens: ClassVar[bool | None] = False
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout after the second convolution and the hidden layer")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -42,6 +43,7 @@ class ColourCNN(Model):
     """A compact network for 32×32 colour images: a stride-2 stem, 32-64-64-128 channels, GroupNorm."""
 
     name: Literal["colour-cnn"] = "colour-cnn"
+    takes_tokens: ClassVar[bool | None] = False
     channels: int = Field(32, ge=8, multiple_of=8, description="channels of the first layer, a multiple of 8")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import nn
@@ -18,6 +18,7 @@ class MLP(Model):
     """Fully connected layers with ReLU between them."""
 
     name: Literal["mlp"] = "mlp"
+    takes_tokens: ClassVar[bool | None] = False
     hidden: list[Size] = Field([200], description="for mlp: sizes of the hidden layers")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class ResNet9(Model):
     """
 
     name: Literal["resnet9"] = "resnet9"
+    takes_tokens: ClassVar[bool | None] = False
     norm: Literal["group", "batch", "none"] = Field(
         "group",
         description="for resnet9: batch keeps running statistics, which the server averages like parameters; none "

@@ -21,7 +21,8 @@ class Column(Partitioner):
         if data.client is None:
             raise DataError(
                 f"partition.kind = 'column' needs to know whose each example is, but '{data.name}' has no client "
-                "column. Put an array 'client' into the .npz file, or choose iid, classes or dirichlet."
+                "column. Name the column of a table with data.client, put an array 'client' into a .npz file, or "
+                "choose iid, classes or dirichlet."
             )
         owners = data.client.numpy()
         order = np.argsort(owners, kind="stable")

@@ -20,7 +20,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,14 @@ from torch import nn
 
 from fedpu.aggregation import ServerState
 from fedpu.config import Config
-from fedpu.data import Normalisation
+from fedpu.data import Dataset, Encoding, Normalisation, dtype_name
 from fedpu.engine import ClientStates
 from fedpu.errors import FedpuError, TrainingError
 from fedpu.labelling import UNLABELLED, Federation, HiddenTruth
 from fedpu.partition import Partition
 from fedpu.record.files import reading, telling_disk_errors, write_atomically
 from fedpu.record.lock import PATIENCE, locked
+from fedpu.record.manifest import NAME as MANIFEST
 from fedpu.record.manifest import PREVIOUS, Checkpoint, Manifest, Sum, checked, current
 from fedpu.record.releases import Releases
 from fedpu.round import Tensors, prefixed, under
@@ -51,13 +52,31 @@ class ModelCard:
 
     shape: tuple[int, ...]
     dtype: str
-    """"uint8" or "float32": how inputs are stored, which the normalisation goes with"""
+    """"uint8" or "float32": how inputs are stored, which the normalisation goes with; "int64": token ids"""
     classes: tuple[str, ...]
     normalisation: Normalisation
+    encoding: Encoding | None = None
+    """how the columns of a table become inputs"""
+
+    @classmethod
+    def of(cls, data: Dataset) -> ModelCard:
+        """Return the card of a model that is trained on a data set."""
+        return cls(data.shape, dtype_name(data.inputs), data.classes, data.normalisation, data.encoding)
+
+    @property
+    def tokens(self) -> bool:
+        """Are its inputs token ids?"""
+        return self.dtype == "int64"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card as plain data."""
+        plain = asdict(replace(self, encoding=None))
+        plain.pop("encoding")
+        return plain if self.encoding is None else plain | {"encoding": self.encoding.to_dict()}
 
     def to_metadata(self) -> dict[str, str]:
         """Return the card as the strings that a safetensors file can carry."""
-        return {"card": json.dumps(asdict(self))}
+        return {"card": json.dumps(self.to_dict())}
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> ModelCard:
@@ -73,16 +92,19 @@ class ModelCard:
         fine = (
             shape
             and all(type(size) is int and size > 0 for size in shape)
-            and card["dtype"] in ("uint8", "float32")
+            and card["dtype"] in ("uint8", "float32", "int64")
             and classes
             and all(isinstance(name, str) for name in classes)
-            and len(mean) == len(std) == shape[0]
+            and len(mean) == len(std) == (0 if card["dtype"] == "int64" else shape[0])
             and all(math.isfinite(value) for value in (normal["scale"], *mean, *std))
             and all(value > 0 for value in std)
         )
         if not fine:
             raise ValueError("its card does not say what the inputs and classes of the model are")
-        return cls(shape, card["dtype"], classes, Normalisation(normal["scale"], mean, std))
+        encoding = None if card.get("encoding") is None else Encoding.from_dict(card["encoding"])
+        if encoding is not None and (encoding.width,) != shape:
+            raise ValueError("its card has other columns than inputs")
+        return cls(shape, card["dtype"], classes, Normalisation(normal["scale"], mean, std), encoding)
 
 
 @dataclass(frozen=True)
@@ -165,18 +187,25 @@ class RunDirectory:
     def create_deployed(cls, path: Path, config: Config, members: Members) -> RunDirectory:
         """Start the run directory of a deployment, whose server does not hold the data."""
         run = cls._new(path, f"fedpu deploy local --resume {path}")
-        run._put(run.members_file, (json.dumps(asdict(members), indent=2) + "\n").encode())
+        plain = {name: getattr(members, name) for name in Members.__dataclass_fields__}
+        content = json.dumps(plain | {"card": members.card.to_dict()}, indent=2) + "\n"
+        run._put(run.members_file, content.encode())
         run._begin(config)
         return run
 
     @classmethod
     def _new(cls, path: Path, resume: str) -> RunDirectory:
-        run = cls(path)
-        if run.config_file.exists():
-            raise FedpuError(f"'{path}' already holds a run. Resume it with '{resume}', or choose another --out.")
+        cls.refuse_taken(path, resume)
         with telling_disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-        return run
+        return cls(path)
+
+    @classmethod
+    def refuse_taken(cls, path: Path, resume: str | None = None) -> None:
+        """Refuse a folder that already holds a run."""
+        resume = resume or f"fedpu run --resume {path}"
+        if cls(path).config_file.exists():
+            raise FedpuError(f"'{path}' already holds a run. Resume it with '{resume}', or choose another --out.")
 
     def _begin(self, config: Config) -> None:
         write_atomically(self.rounds_file, b"")
@@ -184,6 +213,16 @@ class RunDirectory:
         self._manifest = self._manifest.with_file(self.config_file.name, content)
         self._manifest.write(self.path)
         write_atomically(self.config_file, content)  # last: its presence makes the folder a run
+
+    def discard(self) -> None:
+        """Take back a run that failed before its first round was finished, so that its folder is free again."""
+        if self.checkpoint_file.exists():
+            return
+        others = (self.path / MANIFEST, self.path / ".lock")
+        for path in (self.config_file, self.partition_file, self.rounds_file, *others):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # it holds files of somebody else
+            self.path.rmdir()
 
     def _put(self, path: Path, content: bytes) -> None:
         """Write a file, and have it in the next manifest."""

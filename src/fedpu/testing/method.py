@@ -244,6 +244,7 @@ def _check_hidden(checked: Checked, trial: Trial, outcome: Outcome) -> None:
     trial.data.labels.fill_(7)
     trial.data.test_labels.fill_(5)
     trial.prepared.hidden.labels.fill_(3)
+    assert trial.prepared.test_set is not None
     trial.prepared.test_set.labels.fill_(5)
     with checked.able_to("be trained where hidden labels are wrong"):
         differs = trial.run().differs_from(outcome)

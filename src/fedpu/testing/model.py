@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedpu.aggregation import FedAvg
-from fedpu.data import Dataset
+from fedpu.data import Dataset, Normalisation
 from fedpu.method import FedPU
 from fedpu.models import Model, OwnModel
 from fedpu.registry import reference_to, why_lost
@@ -32,7 +32,7 @@ def check_model(model: Model | type[Model] | Build, *, shape: tuple[int, ...] = 
     name = Checked(model)
     model = _as_model(model)
     checked = name if isinstance(model, OwnModel) else Checked(model)
-    data = _digits_of(shape)
+    data = _tokens_of(shape) if model.takes_tokens else _digits_of(shape)
     inputs = data.normalisation(data.inputs[:8])
     for classes in (10, 7):
         with checked.able_to(f"be built for inputs of shape {shape} and {classes} classes"):
@@ -69,6 +69,13 @@ def _digits_of(shape: tuple[int, ...]) -> Dataset:
     normal, channels = data.normalisation, shape[0]
     alike = replace(normal, mean=normal.mean[:1] * channels, std=normal.std[:1] * channels)
     return replace(data, inputs=reshaped(data.inputs), test_inputs=reshaped(data.test_inputs), normalisation=alike)
+
+
+def _tokens_of(shape: tuple[int, ...]) -> Dataset:
+    """Return digits whose pixels, of which there are 17 shades, are taken for token ids."""
+    data = _digits_of(shape)
+    inputs, tests = data.inputs.to(torch.int64), data.test_inputs.to(torch.int64)
+    return replace(data, inputs=inputs, test_inputs=tests, normalisation=Normalisation.of_tokens())
 
 
 def _built(model: Model, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:

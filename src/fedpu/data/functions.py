@@ -11,7 +11,7 @@ from fedpu.data.settings import DataSettings
 from fedpu.errors import ConfigError, DataError, FedpuError
 from fedpu.registry import Registry
 
-READERS: Registry[Callable[..., Any]] = Registry("data reader", {}, group="fedpu.data")
+FUNCTIONS: Registry[Callable[..., Any]] = Registry("data function", {}, group="fedpu.data")
 
 
 def read_with(settings: DataSettings) -> Dataset:
@@ -20,7 +20,7 @@ def read_with(settings: DataSettings) -> Dataset:
     A function that needs an argument is given the settings. It returns a ``Dataset``, or ``(x, y)`` or ``(x, y,
     client)`` as :meth:`Dataset.from_arrays` takes them.
     """
-    function = READERS[settings.name]
+    function = FUNCTIONS[settings.name]
     arguments = (settings,) if _needs_settings(function, settings.name) else ()
     if settings.image_size is not None and not arguments:
         raise ConfigError(
@@ -42,7 +42,12 @@ def read_with(settings: DataSettings) -> Dataset:
         )
     x, y, *client = found
     return Dataset.from_arrays(
-        x, y, client=client[0] if client else None, test_fraction=settings.test_fraction, name=settings.name
+        x,
+        y,
+        client=client[0] if client else None,
+        test_fraction=settings.test_fraction,
+        tokens=settings.tokens,
+        name=settings.name,
     )
 
 
