@@ -196,9 +196,9 @@ COMMANDS = [
     ["run", "nowhere.toml"], ["run", "--preset", "quick"], ["run", "--resume", "nowhere"], ["run", "--set", "?"],
     ["compare", "--methods", "?"], ["compare", "--seeds", "?"], ["compare", "--preset", "?"], ["tune", "--over", "?"],
     ["tune", "--seeds", "?"], ["show", "?"], ["evaluate", "?"], ["predict", "?", "?"], ["config", "?"],
-    ["priors", "nowhere.toml", "?"], ["bound", "--set", "?"], ["bench", "--clients", "?"], ["reproduce", "--table", "?"],
-    ["data", "?"], ["?"],
-    ["deploy", "init", "?", "--nodes", "?"], ["deploy", "node", "?"], ["deploy", "?"], ["run", "--engine", "?"],
+    ["priors", "x.toml"], ["bound", "--set", "?"], ["bench", "--clients", "?"], ["reproduce", "--table", "?"],
+    ["data", "?"], ["?"], ["deploy", "init", "?", "--nodes", "?"], ["deploy", "node", "?"], ["deploy", "?"],
+    ["run", "--engine", "?"],
 ]  # fmt: skip
 WORDS = [
     "",
