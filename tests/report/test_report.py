@@ -13,7 +13,8 @@ from fedpu.applications.comparison import compare, gap_closed, variant
 from fedpu.applications.experiment import prepare
 from fedpu.config import Config
 from fedpu.errors import FedpuError
-from fedpu.report import holdings, save_comparison, save_picture, terminal_picture, terminal_table
+from fedpu.labelling import holdings
+from fedpu.report import save_comparison, save_picture, terminal_picture, terminal_table
 
 
 def test_the_picture_counts_what_clients_hold(tiny_config: Config, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedpu.aggregation import Aggregation, ServerState, plateau_scale
 from fedpu.algorithm import Round, Serving, rounds
+from fedpu.applications.memory import memory_of_all_processes
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
 from fedpu.engine import Clients, ClientStates, Engine, Job, predict, trained_parameters
@@ -29,6 +30,7 @@ from fedpu.labelling import (
     HiddenTruth,
     TestSet,
     draw_held_out,
+    holdings,
     label,
     label_everything,
     split,
@@ -105,6 +107,8 @@ class Prepared:
             if len(fed) <= MOST_CLIENTS_TOLD
             else None,
         }
+        if len(fed) <= MOST_CLIENTS_TOLD:
+            facts["holdings"] = holdings(*self.recorded).to_dict()
         if self.held_out is not None:
             facts["held_out"] = len(self.held_out)
         return ServerSide(
@@ -515,6 +519,8 @@ def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: G
         **{name: last[name] for name in VALIDATION if name in last},
         **(spent | {"privacy": guard.meaning} if guard and spent else {}),
         **known.facts,
+        **_true_priors(known, curve),
+        "memory_mb": _memory(),
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),
@@ -522,3 +528,19 @@ def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: G
             "python": platform.python_version(),
         },
     }
+
+
+def _true_priors(known: ServerSide, curve: list[RoundLine]) -> dict[str, Any]:
+    """Return what priors that were estimated are measured against, where evaluation knows it and it is not too long."""
+    told = any("values" in line.get("priors", {}) for line in curve)
+    if not told or known.true_priors is None:
+        return {}
+    return {"true_priors": [[round(value, 5) for value in row] for row in known.true_priors.tolist()]}
+
+
+def _memory() -> float | None:
+    """Return the megabytes of all processes of the run at its end; nothing where the system does not tell."""
+    try:
+        return round(memory_of_all_processes(), 1)
+    except (OSError, ImportError):  # a worker has just ended, or the system has no such numbers
+        return None

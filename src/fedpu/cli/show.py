@@ -10,7 +10,8 @@ import typer
 from fedpu.applications.experiment import prepare
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
 from fedpu.config import default_file, preset_names
-from fedpu.report import holdings, save_picture, terminal_picture
+from fedpu.labelling import holdings
+from fedpu.report import save_picture, terminal_picture
 
 
 def show(

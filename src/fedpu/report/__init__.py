@@ -1,7 +1,7 @@
 """report: what happened, for people."""
 
 from fedpu.report.comparison import save_comparison, terminal_table
-from fedpu.report.picture import holdings, save_picture, terminal_picture
+from fedpu.report.picture import save_picture, terminal_picture
 from fedpu.report.plot import save_figure
 from fedpu.report.priors import priors_figure, priors_table
 from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
@@ -9,7 +9,6 @@ from fedpu.report.tuning import tuning_table
 
 __all__ = [
     "heading",
-    "holdings",
     "priors_figure",
     "priors_table",
     "reproduction_table",
