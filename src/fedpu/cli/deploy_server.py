@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from fedpu.cli.console import Json, errors, output, print_json
-from fedpu.engine.flower import require_flower
 from fedpu.errors import ConfigError, FedpuError
 
 Folder = Annotated[Path, typer.Option("--folder", "-f", help="The folder that 'fedpu deploy init' wrote.")]
@@ -24,6 +23,8 @@ def serve(
     ),
 ) -> None:
     """Serve a deployment until stopped: nodes at its port, and its owner, with the folder's secret, on this machine."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.flower.processes import environment
@@ -48,17 +49,25 @@ def register(
     name: Annotated[
         str | None, typer.Option("--name", help="What the node is called; else as its file: north.pub is 'north'.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Let nodes in, by their public keys, each under one name. Only the owner of the deployment's folder can."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy import control
     from fedpu.deploy.folder import Deployment
 
     if name is not None and len(keys) > 1:
         raise ConfigError("--name is for one key: register the keys one after another.")
+    registered = []
     for key in keys:
         called = control.register(Deployment.open(folder), key, name)
-        output.print(f"The node with {key} can connect, as '{called}'.", highlight=False, soft_wrap=True)
+        registered.append({"key": str(key), "name": called})
+        if not json:
+            output.print(f"The node with {key} can connect, as '{called}'.", highlight=False, soft_wrap=True)
+    if json:
+        print_json(registered)
 
 
 def start(
@@ -70,8 +79,11 @@ def start(
         Path | None, typer.Option("--key", metavar="FILE", help="The owner's key, if it is kept elsewhere.")
     ] = None,
     days: Annotated[float, typer.Option("--days", min=0.01, help="How long the nodes' invitation counts.")] = 30.0,
+    json: Json = False,
 ) -> None:
     """Start a run, and invite the nodes to it; they answer no other. Only the owner of the folder can."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy import control
     from fedpu.deploy.folder import Deployment
@@ -81,6 +93,8 @@ def start(
     where = out or deployment.folder / "run"
     run = control.start_run(deployment, deployment.app, where, resume, owner_key=key, days=days)
     errors.print(f"Run {run} has started; it is recorded in {where}.", highlight=False, soft_wrap=True)
+    if json:
+        print_json({"run": run, "recorded_in": str(where)})
     if stream:
         command = [found("flwr"), "log", run, CONNECTION, "--stream"]
         subprocess.run(command, env=environment(deployment.home), check=False)

@@ -7,20 +7,19 @@ import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.table import Table
-from torch import Tensor, nn
 
 from fedpu.cli.console import Json, output, print_json
-from fedpu.data import dtype_name, load, read_inputs
-from fedpu.engine import predict as outputs_of
 from fedpu.errors import DataError, FedpuError
-from fedpu.evaluation import evaluate as evaluate_on
-from fedpu.labelling import TestSet
-from fedpu.record import ModelCard, RunDirectory, fit
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from fedpu.record import ModelCard, RunDirectory
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
@@ -34,6 +33,13 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure a run's model on the test set: accuracy, loss, and accuracy for each class."""
+    import torch
+
+    from fedpu.data import load
+    from fedpu.evaluation import evaluate as evaluate_on
+    from fedpu.labelling import TestSet
+    from fedpu.record import RunDirectory
+
     directory = RunDirectory.open(run)
     network, card, device = _model(directory)
     settings = directory.config().data
@@ -70,6 +76,12 @@ def predict(
     json: Json = False,
 ) -> None:
     """Classify new examples: one CSV line each with the class and its probability."""
+    import torch
+
+    from fedpu.data import read_inputs
+    from fedpu.engine import predict as outputs_of
+    from fedpu.record import RunDirectory
+
     network, card, device = _model(RunDirectory.open(run))
     image = len(card.shape) == 3
     new = read_inputs(file, card.shape[1:] if image else None, card.shape[0] if image else None)  # type: ignore[arg-type]
@@ -92,6 +104,8 @@ def predict(
 
 
 def _model(directory: RunDirectory) -> tuple[nn.Module, ModelCard, torch.device]:
+    from fedpu.record import fit
+
     config = directory.config()
     state, card = directory.model()
     network = config.model.build(card.shape, len(card.classes))
@@ -100,6 +114,8 @@ def _model(directory: RunDirectory) -> tuple[nn.Module, ModelCard, torch.device]
 
 
 def _check_inputs(inputs: Tensor, card: ModelCard) -> None:
+    from fedpu.data import dtype_name
+
     shape, dtype = tuple(inputs.shape[1:]), dtype_name(inputs)
     if shape != card.shape:
         given, wanted = "×".join(map(str, shape)), "×".join(map(str, card.shape))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from fedpu.method import METHODS, Method
 from fedpu.models import Model, PaperCNN
 from fedpu.paper import cell_presets
 from fedpu.partition import Iid, Partitioner
+from fedpu.presets import preset_names, preset_text
 from fedpu.priors import Priors
 from fedpu.privacy import Privacy
 from fedpu.registry import Settings
@@ -176,12 +176,6 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"'{path}' is not a valid TOML file: {error}.") from error
 
 
-def preset_names() -> list[str]:
-    """Return the names of the presets that come with the package, besides the cells of the paper's tables."""
-    files = resources.files("fedpu").joinpath("presets").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
-
-
 def read_preset(name: str) -> dict[str, Any]:
     """Read a preset, or the settings of a cell of the paper's tables such as ``table1-row4-fedpu``."""
     cells = cell_presets()
@@ -194,4 +188,4 @@ def read_preset(name: str) -> dict[str, Any]:
             f"There is no preset '{name}'.{did_you_mean(name, [*names, *cells])} Presets: {', '.join(names)}, and "
             "every cell of the paper's tables, such as table1-row4-fedpu ('fedpu reproduce --list' shows them)."
         )
-    return tomllib.loads(resources.files("fedpu").joinpath(f"presets/{name}.toml").read_text("utf-8"))
+    return tomllib.loads(preset_text(name))

@@ -1,6 +1,7 @@
 """report: what happened, for people."""
 
 from fedpu.report.comparison import save_comparison, terminal_table
+from fedpu.report.page import read_groups, save_report
 from fedpu.report.picture import save_picture, terminal_picture
 from fedpu.report.plot import save_figure
 from fedpu.report.priors import priors_figure, priors_table
@@ -11,10 +12,12 @@ __all__ = [
     "heading",
     "priors_figure",
     "priors_table",
+    "read_groups",
     "reproduction_table",
     "save_comparison",
     "save_figure",
     "save_picture",
+    "save_report",
     "save_reproduction",
     "terminal_picture",
     "terminal_table",

@@ -49,7 +49,7 @@ class Chart:
 
     title: str
     description: str
-    x: Sequence[float]
+    x: Sequence[int] | Sequence[float]
     series: Sequence[Series]
     x_label: str = "round"
     y_label: str = ""
@@ -144,5 +144,5 @@ def term_styles(names: Sequence[str]) -> dict[str, Style]:
     return {name: total if name == "total" else next(others) for name in names}
 
 
-def _number(value: float) -> str:
+def _number(value: int | float) -> str:
     return f"{value:g}" if float(value).is_integer() else f"{value:.3f}"

@@ -165,7 +165,7 @@ def _recognised(groups: Sequence[Group]) -> str:
         for group in groups
         if (summed := _confusion(group)) is not None
     ]
-    return figures + (f'<div class="grid">{"".join(matrices)}</div>' if matrices else "")
+    return figures + (f'<div class="grid small">{"".join(matrices)}</div>' if matrices else "")
 
 
 def _per_class(runs: Sequence[RecordedRun], classes: int) -> list[float | None]:
@@ -178,7 +178,7 @@ def _per_class(runs: Sequence[RecordedRun], classes: int) -> list[float | None]:
     return found
 
 
-def _confusion(group: Group) -> list[list[float]] | None:
+def _confusion(group: Group) -> list[list[int | float]] | None:
     """Return the sum over seeds."""
     found = [matrix for run in group.runs if (matrix := run.confusion) is not None]
     if not found or len(found[0]) != len(group.runs[0].classes):
@@ -295,7 +295,7 @@ def _made(groups: Sequence[Group]) -> str:
 
 
 def _seconds(group: Group) -> float:
-    return sum(float(line.get("seconds", 0.0)) for run in group.runs for line in run.rounds)
+    return sum((float(line.get("seconds", 0.0)) for run in group.runs for line in run.rounds), 0.0)
 
 
 def _memory(groups: Sequence[Group]) -> str:

@@ -76,7 +76,7 @@ class RecordedRun:
         return None if told is None else Holdings.from_dict(told)
 
     @property
-    def confusion(self) -> list[list[float]] | None:
+    def confusion(self) -> list[list[int | float]] | None:
         """How many test examples of each class (rows) were taken for which (columns); nothing where not recorded."""
         for place in (self.facts, self.facts.get("measures")):
             found = place.get("confusion") if isinstance(place, Mapping) else None

@@ -7,6 +7,7 @@ from html import escape
 
 from fedpu.labelling import Holdings
 
+Matrix = Sequence[Sequence[int | float]]
 CLIENTS = 40
 """clients that are shown"""
 CLASSES = 30
@@ -98,7 +99,7 @@ def _share(value: float | None) -> str:
     return f'<td class="level" style="--s:{value:.3f}">{100 * value:.1f}</td>'
 
 
-def confusion_figure(label: str, classes: Sequence[str], counts: Sequence[Sequence[float]]) -> str:
+def confusion_figure(label: str, classes: Sequence[str], counts: Matrix) -> str:
     """Return what was taken for what; with very many classes, the commonest mistakes alone."""
     title = f"What was taken for what: {label}"
     totals = [sum(row) for row in counts]
@@ -120,14 +121,14 @@ def confusion_figure(label: str, classes: Sequence[str], counts: Sequence[Sequen
     return figure(title, description, table, "confusion")
 
 
-def _confused(value: float, total: float, right: bool) -> str:
+def _confused(value: int | float, total: int | float, right: bool) -> str:
     share = value / total if total else 0.0
     kinds = ("right " if right else "") + ("deep" if share > 0.5 else "")
     text = f"{100 * share:.0f}" if share >= 0.005 else ""
     return f'<td class="shade {kinds}" style="--s:{share:.3f}">{text}</td>'
 
 
-def _mistakes(classes: Sequence[str], counts: Sequence[Sequence[float]], totals: Sequence[float]) -> str:
+def _mistakes(classes: Sequence[str], counts: Matrix, totals: Sequence[int | float]) -> str:
     wrong = [
         (value / totals[i], name, classes[j])
         for i, (name, row) in enumerate(zip(classes, counts, strict=True))

@@ -26,7 +26,7 @@ function series(given) {
     const own = colour(one);
     const range = (i) => (one.low && one.low[i] != null ? ` (${text(one.low[i])} … ${text(one.high[i])})` : "");
     all.push({
-      label: one.label, stroke: own, width: one.points ? 0 : 2, dash: one.points ? [] : one.dash, spanGaps: true,
+      label: one.label, class: one.points ? "dots" : null, stroke: own, width: one.points ? 0 : 2, dash: one.points ? [] : one.dash, spanGaps: true,
       points: one.points ? { show: true, size: one.dash.length ? 7 : 8, width: 2, fill: one.dash.length ? ink("--raised") : own,
         stroke: own } : { show: given.x.length < 3 },
       paths: one.points ? () => null : undefined,
