@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fedpu.aggregation import Aggregation, ServerState, plateau_scale
 from fedpu.algorithm import Round, Serving, rounds
 from fedpu.applications.memory import memory_of_all_processes
+from fedpu.applications.progress import round_bar
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, dtype_name, load
 from fedpu.engine import Clients, ClientStates, Engine, Job, predict, trained_parameters
@@ -213,14 +214,26 @@ def run(
     out: str | Path | None = None,
     on_round: OnRound | None = None,
     on_note: OnNote | None = None,
+    progress: bool = False,
 ) -> Result:
     """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
-    set.
+    set. ``progress`` shows a bar, in a notebook as in a terminal.
     """
     if data is not None:
         described = config.data.model_copy(update={"name": f"{FROM_PYTHON}{data.name}"})
         config = config.model_copy(update={"data": described})
-    return run_prepared(config, prepare(config, data), out, on_round, on_note)
+    prepared = prepare(config, data)
+    with round_bar(config.method.name, config.aggregation.rounds, progress) as bar:
+        return run_prepared(config, prepared, out, _both(bar, on_round), on_note)
+
+
+def _both(first: OnRound, second: OnRound | None) -> OnRound:
+    def on_round(line: RoundLine) -> None:
+        first(line)
+        if second is not None:
+            second(line)
+
+    return on_round
 
 
 def run_prepared(
@@ -232,7 +245,10 @@ def run_prepared(
 ) -> Result:
     """Train on data that are prepared already."""
     if out is None:
+        if config.record.trackers:
+            raise ConfigError("record.trackers needs a run directory to write beside: give out=…, or set it to [].")
         return _train(config, prepared, None, on_round, on_note)
+    config.record.check()
     directory = RunDirectory.create(Path(out), config, prepared.partition, *prepared.recorded)
     with directory.locked():
         return _train(config, prepared, directory, on_round, on_note)
@@ -404,33 +420,35 @@ def train(
     select = guard.select if guard else None
     serving = serving_of(config, network, known.card.shape)
     lr_scale = partial(_lr_scale, config.aggregation, known, curve)
-    for done in rounds(clients, config.aggregation, state, config.seed, select, serving, lr_scale):
-        state = done.state
-        metrics, validation, measured = None, None, None
-        due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
-        if due and known.test_set is not None:
-            network.load_state_dict(state.model)
-            metrics = evaluate(network, known.test_set, len(known.card.classes), device)
-        if due and known.validation_set is not None:
-            network.load_state_dict(state.model)
-            measured = evaluate(network, known.validation_set, len(known.card.classes), device)
-        states = clients.states()
-        if due and known.held_out is not None:
-            network.load_state_dict(state.model)
-            own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
-            validation = validation_of(tallies(network, known.held_out, device, own))
-        line = (
-            _line(done, metrics, validation, guard)
-            | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
-            | config.aggregation.report(state)
-            | config.method.report(state.memory)
-            | _priors_line(states, done, known)
-        )
-        curve.append(line)
-        if directory:
-            directory.add_round(line, state, known.card, states)
-        if on_round:
-            on_round(line)
+    with config.record.tracking(directory.path if directory else None, config.to_dict(), len(curve)) as tracked:
+        for done in rounds(clients, config.aggregation, state, config.seed, select, serving, lr_scale):
+            state = done.state
+            metrics, validation, measured = None, None, None
+            due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
+            if due and known.test_set is not None:
+                network.load_state_dict(state.model)
+                metrics = evaluate(network, known.test_set, len(known.card.classes), device)
+            if due and known.validation_set is not None:
+                network.load_state_dict(state.model)
+                measured = evaluate(network, known.validation_set, len(known.card.classes), device)
+            states = clients.states()
+            if due and known.held_out is not None:
+                network.load_state_dict(state.model)
+                own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
+                validation = validation_of(tallies(network, known.held_out, device, own))
+            line = (
+                _line(done, metrics, validation, guard)
+                | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
+                | config.aggregation.report(state)
+                | config.method.report(state.memory)
+                | _priors_line(states, done, known)
+            )
+            curve.append(line)
+            if directory:
+                directory.add_round(line, state, known.card, states)
+            tracked.log(line)
+            if on_round:
+                on_round(line)
     network.load_state_dict(state.model)
     summary = (directory.result() if directory else None) or _summary(config, known, curve, guard)
     if directory and directory.result() is None:

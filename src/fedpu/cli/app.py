@@ -37,10 +37,11 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(f"fedpu {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback(help=HELP)

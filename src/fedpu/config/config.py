@@ -27,6 +27,7 @@ from fedpu.presets import preset_names, preset_text
 from fedpu.priors import Priors
 from fedpu.privacy import Privacy
 from fedpu.registry import Settings
+from fedpu.tracking import Record
 
 MAX_SEED = 2**32 - 1
 
@@ -47,6 +48,7 @@ class Config(Settings):
     privacy: Privacy = Privacy()
     faults: Faults = Faults()
     evaluation: EvaluationSettings = EvaluationSettings()
+    record: Record = Record()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -98,10 +100,10 @@ class Config(Settings):
         return Config._read(values, self)
 
     def gives_same_as(self, other: Config) -> bool:
-        """Do both describe the same result? The engine and its workers do not change what comes out, and neither does
-        how priors would be estimated where they are not, or how far transforms would go that no view has.
+        """Do both describe the same result? The engine and what else is recorded do not change it, and neither does how
+        priors would be estimated where they are not, or how far transforms would go that no view has.
         """
-        mine = self.model_copy(update={"engine": other.engine} | self._without_unused())
+        mine = self.model_copy(update={"engine": other.engine, "record": other.record} | self._without_unused())
         return mine == other.model_copy(update=other._without_unused())
 
     def _without_unused(self) -> dict[str, Settings]:
