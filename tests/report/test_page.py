@@ -197,6 +197,7 @@ def test_a_method_has_one_colour_whatever_it_is_compared_with() -> None:
     mixed = styles(["fedpu", "fedpu+lent=off", "mine:Own"])
     assert len(set(mixed.values())) == 3
     assert styles(["fedpu+lent=off"])["fedpu+lent=off"] == every["fedpu"]
+    assert len(set(styles([f"mine:Own{number}" for number in range(20)]).values())) == 20
 
 
 def contrast(first: str, second: str) -> float:

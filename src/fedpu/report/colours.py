@@ -6,7 +6,7 @@ lightness, too, and every method has a stroke of its own, so that pictures can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fedpu.method import METHODS
@@ -55,5 +55,12 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
             chosen[name] = own
     free = [style for style in STYLES if style not in chosen.values()] or list(STYLES)
     left = [name for name in wanted if name not in chosen]
-    chosen |= {name: free[index % len(free)] for index, name in enumerate(left)}
+    chosen |= {name: _nth(free, index) for index, name in enumerate(left)}
     return {name: chosen[name] for name in wanted}
+
+
+def _nth(free: Sequence[Style], index: int) -> Style:
+    """Return a style that is free; once all are taken, the same colours again with other strokes."""
+    again, place = divmod(index, len(free))
+    own = free[place]
+    return own._replace(dash=STYLES[(STYLES.index(own) + again) % len(STYLES)].dash)

@@ -106,24 +106,32 @@ def curves_figure(comparison: Comparison) -> Any:
     scored = [row for row in comparison.rows if validation_cell(row) != "–"]
     if scored:
         figure, (axes, right) = style(13.0, 4.2, panels=2, sharey=False)
+        ends = []
         for row in scored:
             assert row.validation_curves is not None
-            _draw(right, row.method, row.validation_curves, drawn[row.method], "{:.4f}")
+            ends.append(_draw(right, row.method, row.validation_curves, drawn[row.method], "{:.4f}"))
         right.set(xlabel="round", ylabel=VALIDATION)
         right.margins(x=0)
+        _name(right, ends)
         right.grid(axis="y", alpha=0.3)
     else:
         figure, axes = style(7.5, 4.2)
+    ends = []
     for row in comparison.rows:
         curves = [[(number, 100 * accuracy) for number, accuracy in curve] for curve in row.curves]
-        _draw(axes, row.method, curves, drawn[row.method], "{:.1f} %")
+        ends.append(_draw(axes, row.method, curves, drawn[row.method], "{:.1f} %"))
     axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(0, 100))
     axes.margins(x=0)
+    _name(axes, ends)
     axes.grid(axis="y", alpha=0.3)
     return figure
 
 
-def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], drawn: Style, form: str) -> None:
+End = tuple[str, float, str]
+"""the name of a line, where it ends, and its colour"""
+
+
+def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], drawn: Style, form: str) -> End:
     rounds = [number for number, _ in curves[0]]
     values = [[value for _, value in curve] for curve in curves]
     mean = [statistics.fmean(column) for column in zip(*values, strict=True)]
@@ -136,14 +144,21 @@ def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], drawn: St
         alpha=0.15,
         linewidth=0,
     )
-    axes.annotate(
-        f" {name} {form.format(mean[-1])}",
-        (rounds[-1], mean[-1]),
-        color=drawn.light,
-        va="center",
-        fontsize=9,
-        annotation_clip=False,
-    )
+    return f" {name} {form.format(mean[-1])}", mean[-1], drawn.light
+
+
+def _name(axes: Any, ends: list[End]) -> None:
+    """Write the names beside the ends of the lines, moved apart where they would meet, and kept inside."""
+    low, high = axes.get_ylim()
+    gap = 0.052 * (high - low)
+    places: list[float] = []
+    for _, y, _ in sorted(ends, key=lambda end: end[1]):
+        places.append(max(y, places[-1] + gap) if places else y)
+    for index in reversed(range(len(places))):
+        places[index] = min(places[index], high - (len(places) - 1 - index) * gap)
+    for (text, _, colour), y in zip(sorted(ends, key=lambda end: end[1]), places, strict=True):
+        place = (axes.get_xlim()[1], y)
+        axes.annotate(text, place, color=colour, va="center", fontsize=9, annotation_clip=False)
 
 
 def save_comparison(comparison: Comparison, folder: Path) -> Path:

@@ -257,7 +257,7 @@ def _html_table(outcome: TableOutcome) -> str:
 {f'<p class="note">{html.escape(note)}</p>' if note else ""}
 <p class="soft">{html.escape(settings_line(outcome))}</p>
 <div class="wide" tabindex="0" role="group" aria-label="{html.escape(name, quote=True)}">
-<table class="results"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div><ul>{notes}</ul>
+<table class="results paper"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div><ul>{notes}</ul>
 {f'<div class="grid">{charts}</div>' if charts else ""}</section>
 """
 
