@@ -106,6 +106,8 @@ def status(
     json: Json = False,
 ) -> None:
     """Show how a deployment is: its server, its certificate, which nodes are there, and how far the run is."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.deploy.status import SOON
@@ -141,6 +143,8 @@ def health(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
 ) -> None:
     """Connect to the nodes' port as a node would, and end with code 1 if that does not work. For monitors."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.deploy.status import health as look
@@ -155,6 +159,8 @@ def renew(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
 ) -> None:
     """Renew the server's certificates. A server that runs takes them up; nodes and runs notice nothing."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.flower.tls import days_left, renew_certificate
