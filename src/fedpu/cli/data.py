@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +27,7 @@ Directory = Annotated[
 def list_(directory: Directory = None, json: Json = False) -> None:
     """List the data sets that are known by name, and whether they are here."""
     where = known.data_directory(directory)
-    readers = [point.name for point in entry_points(group="fedpu.data")]
+    readers = known.plugins().get("fedpu.data", [])
     if json:
         rows = [one._asdict() | {"missing": one.missing(where)} for one in known.data_sets()]
         print_json({"directory": str(where), "data_sets": rows, "readers": readers})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -57,9 +58,15 @@ def default_configuration() -> str:
     return _read(DEFAULTS)
 
 
-def plugins() -> list[str]:
-    """Return the groups of entry points with which installed packages add to fedpu's registries."""
-    return sorted(group for group in metadata.entry_points().groups if group.startswith("fedpu."))
+def plugins() -> dict[str, list[str]]:
+    """Return what installed packages add to fedpu's registries: names by group. A broken package adds nothing."""
+    found: dict[str, list[str]] = {}
+    for distribution in metadata.distributions():
+        with suppress(Exception):  # one broken package is no reason to refuse the others
+            for point in distribution.entry_points:
+                if point.group.startswith("fedpu."):
+                    found.setdefault(point.group, []).append(point.name)
+    return found
 
 
 def data_directory(directory: Path | None) -> Path:
