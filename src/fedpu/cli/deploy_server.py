@@ -141,6 +141,7 @@ def _how_far(run: dict[str, Any]) -> str:
 
 def health(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    json: Json = False,
 ) -> None:
     """Connect to the nodes' port as a node would, and end with code 1 if that does not work. For monitors."""
     from fedpu.engine.flower import require_flower
@@ -152,11 +153,15 @@ def health(
     found = look(Deployment.open(folder))
     if not found.well:
         raise FedpuError(found.problem or "The server's certificate has ended: run 'fedpu deploy renew'.")
+    if json:
+        print_json({"well": True, "certificate_days": found.certificate_days})
+        return
     output.print(f"well; the certificate is good for {found.certificate_days:.0f} days", highlight=False)
 
 
 def renew(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    json: Json = False,
 ) -> None:
     """Renew the server's certificates. A server that runs takes them up; nodes and runs notice nothing."""
     from fedpu.engine.flower import require_flower
@@ -168,6 +173,11 @@ def renew(
     deployment = Deployment.open(folder)
     for files in (deployment.certificates, deployment.loopback):
         renew_certificate(files)
-        output.print(
-            f"{files.certificate}: good for {days_left(files.certificate):.0f} days", highlight=False, soft_wrap=True
-        )
+    days = {
+        str(files.certificate): days_left(files.certificate) for files in (deployment.certificates, deployment.loopback)
+    }
+    if json:
+        print_json(days)
+        return
+    for name, left in days.items():
+        output.print(f"{name}: good for {left:.0f} days", highlight=False, soft_wrap=True)
