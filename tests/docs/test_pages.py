@@ -35,7 +35,8 @@ SMALL = ["--set=data.name=digits", "--set=model.name=mlp", "--set=aggregation.ro
 def commands(text: str) -> list[list[str]]:
     """Return the commands of a block, in words; lines that end in a backslash are joined."""
     lines = text.replace("\\\n", " ").splitlines()
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+    found = [words for line in lines if (words := shlex.split(line, comments=True))]
+    return [words for words in found if "=" not in words[0] and not any("$" in word for word in words)]
 
 
 COMMANDS = [(page, words) for page, kind, text in BLOCKS if kind == "sh" for words in commands(text)]

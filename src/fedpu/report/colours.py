@@ -47,7 +47,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     variants and users' methods take the colours that are left, in their order.
     """
     wanted = list(dict.fromkeys(names))
-    fixed = dict(zip(METHODS, STYLES, strict=False))
+    fixed = {name: _nth(STYLES, index) for index, (name, _) in enumerate(METHODS.items())}
     chosen: dict[str, Style] = {name: fixed[name] for name in wanted if name in fixed}
     for name in wanted:
         own = fixed.get(name.partition("+")[0])
