@@ -1,11 +1,14 @@
-# make run    set up, then aligned targets, FedPU and two baselines on 4,000 MNIST images: about a minute
-# make test   set up, then all tests
+# make run    set up what a run needs, then aligned targets, FedPU and two baselines on 4,000 MNIST images
+# make test   set up the rest, then all tests
 # make soak   kills, damage, liars and bad inputs at random, for SECONDS=600 or as long as you say; report in runs/soak
 # make check  format, lint, types, and the order of the modules
+# make docs   the documentation as a site, in site/
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+# Two marks: what a run needs, and on top of it Flower, Ray, the linters and the tools of the tests.
+READY_TO_RUN := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
 
 # The full MNIST, where it lies beside the project; tests that need it are skipped elsewhere.
@@ -16,9 +19,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 SECONDS ?= 600
 
-.PHONY: run test soak check format clean
+.PHONY: run test soak check docs format clean
 
-run: $(READY)
+run: $(READY_TO_RUN)
 	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
@@ -33,14 +36,21 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(READY): pyproject.toml constraints.txt
+$(READY_TO_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(READY): $(READY_TO_RUN)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

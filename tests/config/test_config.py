@@ -10,10 +10,11 @@ from pydantic import Field
 
 from fedpu.aggregation import AGGREGATIONS, FedAvg
 from fedpu.cli import main
-from fedpu.config import SECTIONS, Config, default_file, preset_names
+from fedpu.config import SECTIONS, Config, default_file
 from fedpu.config.sections import Section
 from fedpu.errors import ConfigError, FedpuWarning
 from fedpu.method import Supervised
+from fedpu.presets import preset_names
 from fedpu.registry import Registry, Settings
 
 CONTRACT = """

@@ -20,6 +20,7 @@ from fedpu.config.sections import SECTIONS
 from fedpu.data import FUNCTIONS, READERS
 from fedpu.priors.estimators import ESTIMATORS
 from fedpu.risk import SURROGATES
+from fedpu.tracking import TRACKERS
 
 PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -71,7 +72,7 @@ def test_every_command_runs(folder: Path, line: str, monkeypatch: pytest.MonkeyP
 
 def test_every_kind_has_a_row_with_its_entry_point_and_a_file() -> None:
     registries = [section.variants for section in SECTIONS.values()]
-    registries += [TRANSFORMS, FUNCTIONS, READERS, ESTIMATORS, SURROGATES]
+    registries += [TRANSFORMS, FUNCTIONS, READERS, ESTIMATORS, SURROGATES, TRACKERS]
     groups = {found.group for found in registries if found.group}
     assert all(isinstance(found, registry.Registry) for found in registries)
     table = PAGE.partition("| --- |")[2].partition("\n\n")[0]

@@ -15,6 +15,7 @@ import torch
 
 from fedpu.algorithm import rounds
 from fedpu.applications.experiment import first_state, guard_of, job_of, prepare
+from fedpu.applications.memory import memory_of_all_processes
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.errors import FedpuError
@@ -138,21 +139,6 @@ def _measure(config_text: str, clients: int, examples: int, repeats: int, sender
             seconds.append(done.seconds)
             memory = max(memory, memory_of_all_processes())
     sender.send((seconds[WARM_UP:], memory))
-
-
-def memory_of_all_processes() -> float:
-    """Return the megabytes that this process and its children hold, pages that they share counted once."""
-    family = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
-    if not Path("/proc/self/smaps_rollup").exists():
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    total = 0
-    for pid in family:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith(("Pss:", "SwapPss:")):
-                total += int(line.split()[1])
-    return total / 1024
 
 
 def machine() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from fedpu.applications.experiment import (
     prepare,
     run_or_resume,
 )
+from fedpu.applications.progress import round_bar
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, DataSettings, load
 from fedpu.errors import ConfigError, FedpuError
@@ -138,12 +139,14 @@ def compare(
     out: str | Path | None = None,
     on_run: Callable[[str, int], OnRound] | None = None,
     on_note: OnNote | None = None,
+    progress: bool = False,
 ) -> Comparison:
     """Train every method on every seed. With ``out``, runs found there finished are used, and others are resumed.
 
     A method may carry settings of its own, as in :func:`variant`. Every method is checked before the first is trained.
     ``data`` replaces the configured data; ``dataset`` is the configured data, where they were loaded already.
     Methods that need every label are left out, with a note, where the data hold examples without one.
+    ``progress`` shows one bar per run.
     """
     methods = split_methods(methods) if isinstance(methods, str) else methods
     if not methods or not seeds:
@@ -165,7 +168,9 @@ def compare(
             on_round = on_run(method, seed) if on_run else None
             folder = None if out is None else Path(out) / folder_name(method, seed)
             seeded = chosen[method].with_(f"seed={seed}")
-            results[method, seed] = run_or_resume(seeded, folder, data=data, on_round=on_round, on_note=on_note)
+            with round_bar(f"{method}, seed {seed}", seeded.aggregation.rounds, progress and on_round is None) as bar:
+                told = on_round or bar
+                results[method, seed] = run_or_resume(seeded, folder, data=data, on_round=told, on_note=on_note)
     return Comparison(config, list(seeds), [_row(method, list(seeds), results) for method in methods], on, left_out)
 
 

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from fedpu.aggregation import Aggregation, ServerState, plateau_scale
 from fedpu.algorithm import Round, Serving, rounds
+from fedpu.applications.memory import memory_of_all_processes
+from fedpu.applications.progress import round_bar
 from fedpu.applications.trained import Names, Probabilities, TrainedModel
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, Encoding, dtype_name, load
@@ -30,6 +32,7 @@ from fedpu.labelling import (
     HiddenTruth,
     TestSet,
     draw_held_out,
+    holdings,
     label,
     label_everything,
     split,
@@ -112,6 +115,8 @@ class Prepared:
             if len(fed) <= MOST_CLIENTS_TOLD
             else None,
         }
+        if len(fed) <= MOST_CLIENTS_TOLD:
+            facts["holdings"] = holdings(*self.recorded).to_dict()
         if self.held_out is not None:
             facts["held_out"] = len(self.held_out)
         if self.encoding is not None:
@@ -260,16 +265,28 @@ def run(
     out: str | Path | None = None,
     on_round: OnRound | None = None,
     on_note: OnNote | None = None,
+    progress: bool = False,
 ) -> Result:
     """Train as configured; with ``out``, record the run in that directory. ``data`` replaces the configured data
-    set.
+    set. ``progress`` shows a bar, in a notebook as in a terminal.
     """
     if out is not None:
         RunDirectory.refuse_taken(Path(out))
     if data is not None:
         described = config.data.model_copy(update={"name": f"{FROM_PYTHON}{data.name}"})
         config = config.model_copy(update={"data": described})
-    return run_prepared(config, prepare(config, data), out, on_round, on_note)
+    prepared = prepare(config, data)
+    with round_bar(config.method.name, config.aggregation.rounds, progress) as bar:
+        return run_prepared(config, prepared, out, _both(bar, on_round), on_note)
+
+
+def _both(first: OnRound, second: OnRound | None) -> OnRound:
+    def on_round(line: RoundLine) -> None:
+        first(line)
+        if second is not None:
+            second(line)
+
+    return on_round
 
 
 def run_prepared(
@@ -282,7 +299,10 @@ def run_prepared(
     """Train on data that are prepared already. A run that fails before its first round is over leaves nothing."""
     ready = make_ready(config, prepared)
     if out is None:
+        if config.record.trackers:
+            raise ConfigError("record.trackers needs a run directory to write beside: give out=…, or set it to [].")
         return _train(config, prepared, ready, None, on_round, on_note)
+    config.record.check()
     directory = RunDirectory.create(Path(out), config, prepared.partition, *prepared.recorded)
     try:
         with directory.locked():
@@ -504,33 +524,35 @@ def train(
     select = guard.select if guard else None
     serving = serving_of(config, network, known.card.shape)
     lr_scale = partial(_lr_scale, config.aggregation, known, curve)
-    for done in rounds(clients, config.aggregation, state, config.seed, select, serving, lr_scale):
-        state = done.state
-        metrics, validation, measured = None, None, None
-        due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
-        if due and known.test_set is not None:
-            network.load_state_dict(state.model)
-            metrics = evaluate(network, known.test_set, len(known.card.classes), device)
-        if due and known.validation_set is not None:
-            network.load_state_dict(state.model)
-            measured = evaluate(network, known.validation_set, len(known.card.classes), device)
-        states = clients.states()
-        if due and known.held_out is not None:
-            network.load_state_dict(state.model)
-            own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
-            validation = validation_of(tallies(network, known.held_out, device, own))
-        line = (
-            _line(done, metrics, validation, guard, known.measured_on)
-            | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
-            | config.aggregation.report(state)
-            | config.method.report(state.memory)
-            | _priors_line(states, done, known)
-        )
-        curve.append(line)
-        if directory:
-            directory.add_round(line, state, known.card, states)
-        if on_round:
-            on_round(line)
+    with config.record.tracking(directory.path if directory else None, config.to_dict(), len(curve)) as tracked:
+        for done in rounds(clients, config.aggregation, state, config.seed, select, serving, lr_scale):
+            state = done.state
+            metrics, validation, measured = None, None, None
+            due = done.number % config.evaluation.every == 0 or done.number == config.aggregation.rounds
+            if due and known.test_set is not None:
+                network.load_state_dict(state.model)
+                metrics = evaluate(network, known.test_set, len(known.card.classes), device)
+            if due and known.validation_set is not None:
+                network.load_state_dict(state.model)
+                measured = evaluate(network, known.validation_set, len(known.card.classes), device)
+            states = clients.states()
+            if due and known.held_out is not None:
+                network.load_state_dict(state.model)
+                own = {k: found[PRIORS] for k, found in _estimated_priors(states).items()}
+                validation = validation_of(tallies(network, known.held_out, device, own))
+            line = (
+                _line(done, metrics, validation, guard, known.measured_on)
+                | ({VALIDATION_SET: {"accuracy": measured.accuracy, "loss": measured.loss}} if measured else {})
+                | config.aggregation.report(state)
+                | config.method.report(state.memory)
+                | _priors_line(states, done, known)
+            )
+            curve.append(line)
+            if directory:
+                directory.add_round(line, state, known.card, states)
+            tracked.log(line)
+            if on_round:
+                on_round(line)
     network.load_state_dict(state.model)
     summary = directory.result() if directory else None
     if summary is None:
@@ -654,6 +676,8 @@ def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: G
         **{name: last[name] for name in VALIDATION if name in last},
         **(spent | {"privacy": guard.meaning} if guard and spent else {}),
         **known.facts,
+        **_true_priors(known, curve),
+        "memory_mb": _memory(),
         "seconds": round(sum(line["seconds"] for line in curve), 2),
         "versions": {
             "fedpu": version("fedpu"),
@@ -661,3 +685,19 @@ def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: G
             "python": platform.python_version(),
         },
     }
+
+
+def _true_priors(known: ServerSide, curve: list[RoundLine]) -> dict[str, Any]:
+    """Return what priors that were estimated are measured against, where evaluation knows it and it is not too long."""
+    told = any("values" in line.get("priors", {}) for line in curve)
+    if not told or known.true_priors is None:
+        return {}
+    return {"true_priors": [[round(value, 5) for value in row] for row in known.true_priors.tolist()]}
+
+
+def _memory() -> float | None:
+    """Return the megabytes of all processes of the run at its end; nothing where the system does not tell."""
+    try:
+        return round(memory_of_all_processes(), 1)
+    except (OSError, ImportError):  # a worker has just ended, or the system has no such numbers
+        return None

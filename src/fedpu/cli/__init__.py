@@ -1,5 +1,11 @@
 """cli: the command ``fedpu``."""
 
-from fedpu.cli.app import main
+
+def main() -> None:
+    """Run the command line."""
+    from fedpu.cli.app import main as run
+
+    run()
+
 
 __all__ = ["main"]

@@ -6,35 +6,60 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
+import typer.core
 from rich.text import Text
 
-from fedpu.cli import bench, bound, check, compare, data, deploy, priors, reproduce, run, show, tune, use
+from fedpu import __version__
+from fedpu.cli import bench, bound, check, compare, data, deploy, priors, report, reproduce, run, show, tune, use, watch
 from fedpu.cli.console import errors, plain_warnings
 from fedpu.cli.interrupt import INTERRUPTED, handled_interrupts
 from fedpu.errors import FedpuError
 
+HELP = "Federated learning for clients that have labelled only some of their data and only some of the classes."
 EPILOG = (
     "Start with 'fedpu compare --preset quickstart', then 'fedpu config > my.toml' and 'fedpu run my.toml'. "
     "Any setting can be given on the command line: --set aggregation.rounds=50."
 )
 
+# Help is plain text here. Typer would escape brackets in it for a markup that nobody renders: "\\[default: 1]".
+typer.core.HAS_RICH = False
+
 app = typer.Typer(
     name="fedpu",
-    help="Federated learning for clients that have labelled only some of their data and only some of the classes.",
+    help=HELP,
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        print(f"fedpu {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback(help=HELP)
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Take the options of the command itself; its help is that of the app."""
+
+
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
 app.command("reproduce")(reproduce.reproduce)
 app.command("check")(check.check)
+app.command("report")(report.report)
+app.command("watch")(watch.watch)
 app.command("show")(show.show)
 app.add_typer(data.app, name="data")
 app.add_typer(deploy.app, name="deploy")

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedpu.applications import bench as measuring
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, errors, load_config, output, print_json
 from fedpu.errors import ConfigError
-from fedpu.report.bench import bench_table, save_bench
 
 
 def bench(
@@ -32,6 +30,9 @@ def bench(
 
     Example: 'fedpu bench --set engine.workers=1 --set aggregation.batch_size=20'.
     """
+    from fedpu.applications import bench as measuring
+    from fedpu.report.bench import bench_table, save_bench
+
     try:
         counts = [int(text) for text in clients.split(",")]
     except ValueError as error:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedpu import theory
-from fedpu.applications.experiment import prepare
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
 from fedpu.errors import ConfigError
-from fedpu.method import METHODS
-from fedpu.report.bound import bound_dict, bound_table, ratio_table, save_bound
-from fedpu.risk import Lent
+
+if TYPE_CHECKING:
+    from fedpu.risk import Lent
 
 RISK = "equ:fedpurisk"
 
@@ -39,6 +37,11 @@ def bound(
 
     Example: 'fedpu bound --preset quickstart --delta 0.01 --out bound.png'.
     """
+    from fedpu import theory
+    from fedpu.applications.experiment import prepare
+    from fedpu.method import METHODS
+    from fedpu.report.bound import bound_dict, bound_table, ratio_table, save_bound
+
     chosen = load_config(config, preset, overrides)
     if chosen.method.risk != RISK:
         fitting = " or ".join(name for name, method in METHODS.items() if method.risk == RISK)

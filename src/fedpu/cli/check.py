@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu.applications import check as checking
 from fedpu.cli.console import Json, Overrides, load_config, output, print_json
-from fedpu.config.config import toml_string
 
 
 def check(
@@ -23,6 +21,9 @@ def check(
 
     Everything that is wrong is said at once. Example: 'fedpu check patients.csv --set data.label=diagnosis'.
     """
+    from fedpu.applications import check as checking
+    from fedpu.config.config import toml_string
+
     config = load_config(None, None, [*(overrides or []), f"data.name={toml_string(data)}"])
     found = checking.check(config.data)
     if json:

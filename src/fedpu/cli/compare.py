@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu.applications import comparison
+from fedpu.cli import known
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -24,9 +24,6 @@ from fedpu.cli.console import (
     print_notes,
     round_progress,
 )
-from fedpu.method import METHODS, USUAL
-from fedpu.record import write_atomically
-from fedpu.report import save_comparison, terminal_table
 
 
 def compare(
@@ -39,9 +36,9 @@ def compare(
         typer.Option(
             "--methods",
             "-m",
-            help=f"Comma-separated: {', '.join(METHODS)}; with settings of their own: NAME+key=value.",
+            help=f"Comma-separated: {', '.join(known.names('methods'))}; with settings of their own: NAME+key=value.",
         ),
-    ] = ",".join(USUAL),
+    ] = ",".join(known.names("usual_methods")),
     seeds: Annotated[
         int, typer.Option("--seeds", "-n", min=1, help="Number of seeds, counted up from the configured one.")
     ] = 1,
@@ -58,6 +55,10 @@ def compare(
     unlabelled data away (the best of those that are compared), and Baseline-2, which is given every label. Example:
     'fedpu compare --preset quickstart --seeds 3'.
     """
+    from fedpu.applications import comparison
+    from fedpu.record import write_atomically
+    from fedpu.report import save_comparison, terminal_table
+
     chosen, dataset = configured(config, preset, overrides or [], data)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
     try:
@@ -83,7 +84,7 @@ def compare(
     write_atomically(folder / "comparison.json", (json_format.dumps(result.to_dict(), indent=2) + "\n").encode())
     page = save_comparison(result, folder)
     if json:
-        print_json(result.to_dict() | {"folder": str(folder)})
+        print_json(result.to_dict() | {"folder": str(folder), "report": str(page)})
     else:
         output.print(terminal_table(result))
         output.print(f"Curves and the full report: {page}", highlight=False, soft_wrap=True)

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import json
+import math
+import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
-from fedpu.applications.experiment import OnNote, OnRound, RoundLine
-from fedpu.applications.suggestion import suggested
-from fedpu.config import Config
-from fedpu.config.config import toml_string
-from fedpu.data import SOURCES, Dataset, load
+from fedpu.cli import known
 from fedpu.errors import ConfigError, FedpuWarning
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from fedpu.applications.experiment import OnNote, OnRound, RoundLine
+    from fedpu.config import Config
+    from fedpu.data import Dataset
 
 output = Console(markup=False)
 errors = Console(stderr=True, markup=False)
+
+
+def _presets(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a preset."""
+    found = ((preset["name"], preset["what"]) for preset in known.preset_listing())
+    return [pair for pair in found if pair[0].startswith(incomplete)]
+
+
+def _keys(incomplete: str) -> list[str]:
+    """Complete a setting, up to its equals sign."""
+    values = tomllib.loads(known.default_configuration())
+    keys = [f"{table}.{key}=" for table, own in values.items() if isinstance(own, dict) for key in own]
+    return [key for key in ["seed=", *keys] if key.startswith(incomplete)]
+
 
 ConfigFile = Annotated[
     str | None,
@@ -39,11 +50,22 @@ ConfigFile = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    typer.Option("--preset", "-p", help="Start from a preset by name, such as quickstart or paper-iid-10x1."),
+    typer.Option(
+        "--preset",
+        "-p",
+        help="Start from a preset by name, such as quickstart or paper-iid-10x1 ('fedpu config --presets' lists all).",
+        autocompletion=_presets,
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key, such as method.name=fedpu; may be given again."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Set a key, such as method.name=fedpu; may be given again.",
+        autocompletion=_keys,
+    ),
 ]
 OwnData = Annotated[
     str | None,
@@ -60,6 +82,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 def load_config(source: str | None, preset: str | None, overrides: list[str] | None) -> Config:
     """Return the configuration that the command line asks for."""
+    from fedpu.config import Config
+    from fedpu.data import SOURCES
+
     config = Config.load(source, preset=preset, overrides=overrides or [])
     if config.data.name not in SOURCES and Path(config.data.name).exists():
         # The recorded run must find its data from any folder.
@@ -78,6 +103,10 @@ def configured(
         raise ConfigError(
             "--data chooses settings to suit your data. With a configuration, use --set data.name=… instead."
         )
+    from fedpu.applications.suggestion import suggested
+    from fedpu.config.config import toml_string
+    from fedpu.data import load
+
     named = [f"data.name={toml_string(data)}", *(one for one in overrides if one.startswith("data."))]
     dataset = load(load_config(None, None, named).data)
     return load_config(None, None, [*named, *suggested(dataset), *overrides]), dataset
@@ -110,8 +139,17 @@ def plain_warnings() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON to standard output, untouched by the terminal's width."""
-    print(json.dumps(value, indent=2))
+    """Print JSON to standard output, untouched by the terminal's width; what is no number is null."""
+    print(json.dumps(finite(value), indent=2, allow_nan=False))
+
+
+def finite(value: Any) -> Any:
+    """Return plain data with None for every number that JSON can't hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(entry) for key, entry in value.items()}
+    return [finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def print_notes(quiet: bool) -> OnNote:
@@ -174,6 +212,15 @@ def round_progress(quiet: bool) -> Iterator[RoundProgress]:
     if quiet or not errors.is_terminal:
         yield RoundProgress(None, quiet)
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description:<22}"),
         BarColumn(bar_width=28),

@@ -10,10 +10,7 @@ import typer
 from fedpu.cli import deploy_server
 from fedpu.cli.console import Json, Overrides, Preset, Quiet, errors, load_config, output, print_json, round_progress
 from fedpu.cli.interrupt import leaving_on_terminate
-from fedpu.engine import FlowerEngine
-from fedpu.engine.flower import require_flower
 from fedpu.errors import ConfigError
-from fedpu.record import RunDirectory
 
 app = typer.Typer(
     help="Train on clients that keep their data on their own machines, over Flower.",
@@ -54,6 +51,9 @@ def local(
     Every node is a client of the configured data set. Example: 'fedpu deploy local --nodes 3 --preset quickstart
     --set labelling.positive=[4,3,3] --out runs/trial'.
     """
+    from fedpu.engine.flower import require_flower
+    from fedpu.record import RunDirectory
+
     require_flower()
     from fedpu.deploy.local import deployed_config, local_deployment
     from fedpu.flower.temporary import temporary_folder
@@ -97,6 +97,8 @@ def node(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The node's own configuration.")],
 ) -> None:
     """Join a deployment as a client, and take part until stopped. Data and labels stay on this machine."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.node import run_node
 
@@ -106,14 +108,20 @@ def node(
 @app.command("key")
 def key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; FILE.pub is for the server.")],
+    json: Json = False,
 ) -> None:
     """Make a key pair for a node, on the node: the private key never leaves it."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.certificates import write_node_key
 
     if file.exists():
         raise ConfigError(f"'{file}' exists already.")
     write_node_key(file)
+    if json:
+        print_json({"private": str(file), "public": f"{file}.pub"})
+        return
     errors.print(f"Private key: {file}. Give the server {file}.pub.", highlight=False, soft_wrap=True)
 
 
@@ -139,8 +147,12 @@ def init(
     trial: Annotated[
         bool, typer.Option("--trial/--own-data", help="Nodes share the configured data set, or have their own.")
     ] = True,
+    json: Json = False,
 ) -> None:
     """Write a Flower app with the configuration, certificates and keys for a trial, and the commands to run it."""
+    from fedpu.engine import FlowerEngine
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import create
     from fedpu.deploy.readme import write_readme
@@ -156,4 +168,7 @@ def init(
     deployment = create(folder, chosen, names, address, trial)
     write_services(deployment, names)
     page = write_readme(deployment, names)
+    if json:
+        print_json({"folder": str(folder), "page": str(page), "nodes": names})
+        return
     output.print(f"Written: {folder}. The commands are in {page}.", highlight=False, soft_wrap=True)

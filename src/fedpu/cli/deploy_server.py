@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from fedpu.cli.console import Json, errors, output, print_json
-from fedpu.engine.flower import require_flower
 from fedpu.errors import ConfigError, FedpuError
 
 Folder = Annotated[Path, typer.Option("--folder", "-f", help="The folder that 'fedpu deploy init' wrote.")]
@@ -24,6 +23,8 @@ def serve(
     ),
 ) -> None:
     """Serve a deployment until stopped: nodes at its port, and its owner, with the folder's secret, on this machine."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.flower.processes import environment
@@ -48,17 +49,25 @@ def register(
     name: Annotated[
         str | None, typer.Option("--name", help="What the node is called; else as its file: north.pub is 'north'.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Let nodes in, by their public keys, each under one name. Only the owner of the deployment's folder can."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy import control
     from fedpu.deploy.folder import Deployment
 
     if name is not None and len(keys) > 1:
         raise ConfigError("--name is for one key: register the keys one after another.")
+    registered = []
     for key in keys:
         called = control.register(Deployment.open(folder), key, name)
-        output.print(f"The node with {key} can connect, as '{called}'.", highlight=False, soft_wrap=True)
+        registered.append({"key": str(key), "name": called})
+        if not json:
+            output.print(f"The node with {key} can connect, as '{called}'.", highlight=False, soft_wrap=True)
+    if json:
+        print_json(registered)
 
 
 def start(
@@ -70,8 +79,11 @@ def start(
         Path | None, typer.Option("--key", metavar="FILE", help="The owner's key, if it is kept elsewhere.")
     ] = None,
     days: Annotated[float, typer.Option("--days", min=0.01, help="How long the nodes' invitation counts.")] = 30.0,
+    json: Json = False,
 ) -> None:
     """Start a run, and invite the nodes to it; they answer no other. Only the owner of the folder can."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy import control
     from fedpu.deploy.folder import Deployment
@@ -81,6 +93,8 @@ def start(
     where = out or deployment.folder / "run"
     run = control.start_run(deployment, deployment.app, where, resume, owner_key=key, days=days)
     errors.print(f"Run {run} has started; it is recorded in {where}.", highlight=False, soft_wrap=True)
+    if json:
+        print_json({"run": run, "recorded_in": str(where)})
     if stream:
         command = [found("flwr"), "log", run, CONNECTION, "--stream"]
         subprocess.run(command, env=environment(deployment.home), check=False)
@@ -92,6 +106,8 @@ def status(
     json: Json = False,
 ) -> None:
     """Show how a deployment is: its server, its certificate, which nodes are there, and how far the run is."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.deploy.status import SOON
@@ -125,8 +141,11 @@ def _how_far(run: dict[str, Any]) -> str:
 
 def health(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    json: Json = False,
 ) -> None:
     """Connect to the nodes' port as a node would, and end with code 1 if that does not work. For monitors."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.deploy.status import health as look
@@ -134,13 +153,19 @@ def health(
     found = look(Deployment.open(folder))
     if not found.well:
         raise FedpuError(found.problem or "The server's certificate has ended: run 'fedpu deploy renew'.")
+    if json:
+        print_json({"well": True, "certificate_days": found.certificate_days})
+        return
     output.print(f"well; the certificate is good for {found.certificate_days:.0f} days", highlight=False)
 
 
 def renew(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that 'fedpu deploy init' wrote.")] = HERE,
+    json: Json = False,
 ) -> None:
     """Renew the server's certificates. A server that runs takes them up; nodes and runs notice nothing."""
+    from fedpu.engine.flower import require_flower
+
     require_flower()
     from fedpu.deploy.folder import Deployment
     from fedpu.flower.tls import days_left, renew_certificate
@@ -148,6 +173,11 @@ def renew(
     deployment = Deployment.open(folder)
     for files in (deployment.certificates, deployment.loopback):
         renew_certificate(files)
-        output.print(
-            f"{files.certificate}: good for {days_left(files.certificate):.0f} days", highlight=False, soft_wrap=True
-        )
+    days = {
+        str(files.certificate): days_left(files.certificate) for files in (deployment.certificates, deployment.loopback)
+    }
+    if json:
+        print_json(days)
+        return
+    for name, left in days.items():
+        output.print(f"{name}: good for {left:.0f} days", highlight=False, soft_wrap=True)

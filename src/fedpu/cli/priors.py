@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu.applications.prior_estimates import estimate_priors
+from fedpu.cli import known
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -21,8 +21,6 @@ from fedpu.cli.console import (
     round_progress,
 )
 from fedpu.errors import ConfigError, warn
-from fedpu.priors import ESTIMATORS
-from fedpu.report import priors_figure, priors_table, save_figure
 
 
 def priors(
@@ -30,7 +28,10 @@ def priors(
     preset: Preset = None,
     overrides: Overrides = None,
     estimator: Annotated[
-        str | None, typer.Option("--estimator", "-e", help=f"{', '.join(ESTIMATORS)}; by default the configured one.")
+        str | None,
+        typer.Option(
+            "--estimator", "-e", help=f"{', '.join(known.names('estimators'))}; by default the configured one."
+        ),
     ] = None,
     bootstrap: Annotated[
         int,
@@ -57,6 +58,9 @@ def priors(
     instead), then prints each client's estimate with its interval, beside the true class shares where the data tell
     them. Example: 'fedpu priors --preset quickstart --picture priors.png'.
     """
+    from fedpu.applications.prior_estimates import estimate_priors
+    from fedpu.report import priors_figure, priors_table, save_figure
+
     chosen = load_config(config, preset, overrides)
     if estimator is not None:
         chosen = chosen.with_(f"priors.estimator={estimator}")

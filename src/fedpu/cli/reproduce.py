@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 import typer
 from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table as RichTable
 
-from fedpu.applications.reproduction import PlannedRun, Progress, carry_out, outcomes, plan, working_in
 from fedpu.cli.console import Json, Quiet, errors, output, print_json
-from fedpu.engine import cores
 from fedpu.errors import ConfigError
 from fedpu.paper import Scale, Table, find_table, tables
-from fedpu.report import heading, reproduction_table, save_reproduction, warning
+
+if TYPE_CHECKING:
+    from fedpu.applications.reproduction import PlannedRun, Progress
 
 SHOWN = 8
 """runs that the live table shows of those done, and of those left"""
@@ -58,8 +57,14 @@ def reproduce(
     """
     chosen = choose(names or [], scale)
     if listing:
-        show_tables(chosen, scale)
+        show_tables(chosen, scale, json)
         return
+    import torch
+
+    from fedpu.applications.reproduction import outcomes, plan, working_in
+    from fedpu.engine import cores
+    from fedpu.report import reproduction_table, save_reproduction
+
     folder = out or Path("runs") / f"reproduce-{scale}"
     at_once = jobs or (1 if torch.cuda.is_available() else cores())
     numbers = range(seeds)
@@ -75,7 +80,7 @@ def reproduce(
     measured = outcomes(chosen, scale, numbers, folder)
     page = save_reproduction(measured, folder)
     if json:
-        print_json({"folder": str(folder), "tables": [outcome.to_dict() for outcome in measured]})
+        print_json({"folder": str(folder), "report": str(page), "tables": [outcome.to_dict() for outcome in measured]})
         return
     for outcome in measured:
         output.print(reproduction_table(outcome))
@@ -93,8 +98,19 @@ def choose(names: Sequence[str], scale: Scale) -> list[Table]:
     return chosen
 
 
-def show_tables(chosen: Sequence[Table], scale: Scale) -> None:
+def show_tables(chosen: Sequence[Table], scale: Scale, json: bool) -> None:
     """Print the tables, their rows, and the preset of every cell."""
+    from fedpu.report import heading, warning
+
+    if json:
+        cells = [cell for table in chosen for cell in table.cells() if cell.column.available]
+        print_json(
+            [
+                {"preset": c.preset(scale), "table": c.table.label, "row": c.row.name, "published": c.published}
+                for c in cells
+            ]
+        )
+        return
     for table in chosen:
         output.print(heading(table), style="bold", highlight=False, soft_wrap=True)
         if warning(table, scale):
@@ -109,6 +125,8 @@ def show_tables(chosen: Sequence[Table], scale: Scale) -> None:
 
 def follow(runs: Sequence[PlannedRun], jobs: int, quiet: bool) -> None:
     """Carry the plan out, with a live table on a terminal and one line per finished run elsewhere."""
+    from fedpu.applications.reproduction import carry_out
+
     if not quiet and errors.is_terminal:
         with Live(console=errors, refresh_per_second=4) as live:
             for progress in carry_out(runs, jobs):

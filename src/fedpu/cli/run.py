@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedpu.applications import experiment
+from fedpu.cli import known
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -24,10 +24,10 @@ from fedpu.cli.console import (
     print_notes,
     round_progress,
 )
-from fedpu.config import Config
-from fedpu.engine import ENGINES
 from fedpu.errors import ConfigError
-from fedpu.record import RunDirectory
+
+if TYPE_CHECKING:
+    from fedpu.config import Config
 
 
 def run(
@@ -36,7 +36,8 @@ def run(
     overrides: Overrides = None,
     data: OwnData = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", help=f"Short for --set engine.name=…: {', '.join(ENGINES)}.")
+        str | None,
+        typer.Option("--engine", help=f"Short for --set engine.name=…: {', '.join(known.names('engines'))}."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory; by default a new one under runs/.")
@@ -52,6 +53,10 @@ def run(
 
     Examples: 'fedpu run --preset quickstart', 'fedpu run --data patients.csv', 'fedpu run my.toml --set seed=1'.
     """
+    from fedpu.applications import experiment
+    from fedpu.record import RunDirectory
+    from fedpu.report import read_groups, save_report
+
     if resume is not None:
         if config or preset or overrides or data or engine or out:
             raise ConfigError("--resume takes everything from the run directory; give no other settings with it.")
@@ -74,10 +79,13 @@ def run(
         told = f"The finished rounds are kept: go on with 'fedpu run --resume {folder}'." if folder.exists() else ""
         errors.print(f"Stopped. {told}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
+    page = save_report(read_groups([folder]), folder / "report.html")
     if json:
-        print_json(result.summary | {"run": str(folder)})
+        print_json(result.summary | {"run": str(folder), "report": str(page)})
     else:
-        output.print(f"{name}: {outcome(result.summary)} Run: {folder}", highlight=False, soft_wrap=True)
+        output.print(
+            f"{name}: {outcome(result.summary)} Run: {folder}, report: {page}", highlight=False, soft_wrap=True
+        )
 
 
 def outcome(summary: dict[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedpu.applications.experiment import prepare
+from fedpu.cli import known
 from fedpu.cli.console import ConfigFile, Json, Overrides, Preset, load_config, output, print_json
-from fedpu.config import default_file, preset_names
-from fedpu.report import holdings, save_picture, terminal_picture
 
 
 def show(
@@ -23,6 +22,10 @@ def show(
     json: Json = False,
 ) -> None:
     """Draw who has labelled what: clients × classes, each labelled, unlabelled or absent."""
+    from fedpu.applications.experiment import prepare
+    from fedpu.labelling import holdings
+    from fedpu.report import save_picture, terminal_picture
+
     prepared = prepare(load_config(config, preset, overrides))
     held = holdings(prepared.federation, prepared.hidden)
     if save is not None:
@@ -39,7 +42,22 @@ def show(
 
 
 def config(
-    presets: Annotated[bool, typer.Option("--presets", help="List the presets instead.")] = False,
+    presets: Annotated[
+        bool, typer.Option("--presets", help="List the presets instead, those of the paper's tables among them.")
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Print the default configuration file, every key with its meaning. Example: 'fedpu config > my.toml'."""
-    print("\n".join(preset_names()) if presets else default_file(), end="\n" if presets else "")
+    if presets:
+        found = known.preset_listing()
+        if json:
+            print_json(found)
+            return
+        width = max(len(preset["name"]) for preset in found)
+        print("\n".join(f"{preset['name']:<{width}}  {preset['what']}".rstrip() for preset in found))
+        return
+    text = known.default_configuration()
+    if json:
+        print_json(tomllib.loads(text))
+    else:
+        print(text, end="")

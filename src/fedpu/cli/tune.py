@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedpu.applications import tuning
+from fedpu.cli import known
 from fedpu.cli.console import (
     ConfigFile,
     Json,
@@ -23,8 +23,6 @@ from fedpu.cli.console import (
     print_notes,
     round_progress,
 )
-from fedpu.record import write_atomically
-from fedpu.report import tuning_table
 
 
 def tune(
@@ -54,7 +52,7 @@ def tune(
             "--validation",
             min=0,
             max=0.5,
-            help=f"Share of its data that a client holds out; default: as configured, or {tuning.HELD_OUT}.",
+            help=f"Share of its data that a client holds out; default: as configured, or {known.number('held_out')}.",
         ),
     ] = None,
     out: Annotated[
@@ -73,6 +71,10 @@ def tune(
     how well it foretells which label, if any, the client gave. No hidden label and no test set is needed. Writes
     tune.json and best.toml. Example: 'fedpu tune --preset quickstart --over aggregation.lr=.01,.03,.1'.
     """
+    from fedpu.applications import tuning
+    from fedpu.record import write_atomically
+    from fedpu.report import tuning_table
+
     chosen = load_config(config, preset, overrides)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tune"
     try:

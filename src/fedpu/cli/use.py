@@ -6,21 +6,20 @@ import csv
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
-from rich.table import Table
 
-from fedpu.applications.experiment import describe_test
-from fedpu.applications.export import EXPORTERS
-from fedpu.applications.export import export as export_to
-from fedpu.applications.trained import TrainedModel, check_inputs, load_model
+from fedpu.cli import known
 from fedpu.cli.console import Json, output, print_json
-from fedpu.data import Dataset, load
 from fedpu.errors import DataError, FedpuError
-from fedpu.evaluation import Measures, measure
-from fedpu.record import RunDirectory
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedpu.applications.trained import TrainedModel
+    from fedpu.data import Dataset
+    from fedpu.evaluation import Measures
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
@@ -34,6 +33,13 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure a run's model on the test set: accuracy, and precision, recall, F1 and calibration for each class."""
+    from rich.table import Table
+
+    from fedpu.applications.experiment import describe_test
+    from fedpu.applications.trained import load_model
+    from fedpu.data import load
+    from fedpu.record import RunDirectory
+
     model = load_model(run)
     settings = RunDirectory.open(run).config().data
     if data is not None:
@@ -71,24 +77,31 @@ def evaluate(
 
 def _all_labelled(dataset: Dataset) -> Dataset:
     """Return a data set whose test set is everything that is labelled."""
-    known = dataset.labels >= 0
+    import torch
+
+    labelled = dataset.labels >= 0
     return replace(
         dataset,
-        test_inputs=torch.cat([dataset.inputs[known], dataset.test_inputs]),
-        test_labels=torch.cat([dataset.labels[known], dataset.test_labels]),
+        test_inputs=torch.cat([dataset.inputs[labelled], dataset.test_inputs]),
+        test_labels=torch.cat([dataset.labels[labelled], dataset.test_labels]),
         test_origin="set aside",
     )
 
 
 def _measures(model: TrainedModel, dataset: Dataset, run: Path) -> Measures:
+    import torch
+
+    from fedpu.applications.trained import check_inputs
+    from fedpu.evaluation import measure
+
     card = model.card
     inputs = dataset.test_inputs
     check_inputs(inputs, card)
     strange = [name for name in dataset.classes if name not in card.classes]
     if strange:
-        known = ", ".join(card.classes)
         raise DataError(
-            f"'{dataset.name}' has the class '{strange[0]}', which the model does not know; it knows {known}."
+            f"'{dataset.name}' has the class '{strange[0]}', which the model does not know; it knows "
+            f"{', '.join(card.classes)}."
         )
     number = torch.tensor([card.classes.index(name) for name in dataset.classes])
     logits = model.logits(inputs)
@@ -102,6 +115,8 @@ def _share(value: float | None) -> str:
 
 
 def _confusion(measures: Measures) -> Table:
+    from rich.table import Table
+
     table = Table(title="true class (rows), predicted class (columns)", header_style="bold")
     table.add_column("")
     for one in measures.classes:
@@ -125,6 +140,8 @@ def predict(
     json: Json = False,
 ) -> None:
     """Classify new examples: one CSV line each with the class and its probability."""
+    from fedpu.applications.trained import load_model
+
     model = load_model(run)
     new = model.read(file)
     found = model.probabilities(new)
@@ -145,15 +162,19 @@ def predict(
 
 def export(
     run: Run,
-    form: Annotated[str, typer.Option("--format", "-f", help=f"What to write: {', '.join(EXPORTERS)}.")] = next(
-        iter(EXPORTERS)
-    ),
+    form: Annotated[
+        str, typer.Option("--format", "-f", help=f"What to write: {', '.join(known.names('exporters'))}.")
+    ] = (known.names("exporters")[0]),
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; by default model.… in the run directory.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Write a run's model as a file that takes raw inputs and gives probabilities, and check that it does."""
+    from fedpu.applications.export import EXPORTERS
+    from fedpu.applications.export import export as export_to
+    from fedpu.applications.trained import load_model
+
     exporter = EXPORTERS[form]
     model = load_model(run)
     path = out or run / f"exported{exporter.suffix}"

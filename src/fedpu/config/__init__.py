@@ -1,7 +1,7 @@
 """config: one typed, frozen configuration."""
 
-from fedpu.config.config import Config, preset_names
+from fedpu.config.config import Config
 from fedpu.config.default_file import default_file
 from fedpu.config.sections import SECTIONS, EvaluationSettings
 
-__all__ = ["SECTIONS", "Config", "EvaluationSettings", "default_file", "preset_names"]
+__all__ = ["SECTIONS", "Config", "EvaluationSettings", "default_file"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,11 @@ from fedpu.method import METHODS, Method
 from fedpu.models import Model, PaperCNN
 from fedpu.paper import cell_presets
 from fedpu.partition import Iid, Partitioner
+from fedpu.presets import preset_names, preset_text
 from fedpu.priors import Priors
 from fedpu.privacy import Privacy
 from fedpu.registry import Settings
+from fedpu.tracking import Record
 
 MAX_SEED = 2**32 - 1
 
@@ -47,6 +48,7 @@ class Config(Settings):
     privacy: Privacy = Privacy()
     faults: Faults = Faults()
     evaluation: EvaluationSettings = EvaluationSettings()
+    record: Record = Record()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -98,10 +100,10 @@ class Config(Settings):
         return Config._read(values, self)
 
     def gives_same_as(self, other: Config) -> bool:
-        """Do both describe the same result? The engine and its workers do not change what comes out, and neither does
-        how priors would be estimated where they are not, or how far transforms would go that no view has.
+        """Do both describe the same result? The engine and what else is recorded do not change it, and neither does how
+        priors would be estimated where they are not, or how far transforms would go that no view has.
         """
-        mine = self.model_copy(update={"engine": other.engine} | self._without_unused())
+        mine = self.model_copy(update={"engine": other.engine, "record": other.record} | self._without_unused())
         return mine == other.model_copy(update=other._without_unused())
 
     def _without_unused(self) -> dict[str, Settings]:
@@ -181,12 +183,6 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"'{path}' is not a valid TOML file: {error}.") from error
 
 
-def preset_names() -> list[str]:
-    """Return the names of the presets that come with the package, besides the cells of the paper's tables."""
-    files = resources.files("fedpu").joinpath("presets").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
-
-
 def read_preset(name: str) -> dict[str, Any]:
     """Read a preset, or the settings of a cell of the paper's tables such as ``table1-row4-fedpu``."""
     cells = cell_presets()
@@ -199,4 +195,4 @@ def read_preset(name: str) -> dict[str, Any]:
             f"There is no preset '{name}'.{did_you_mean(name, [*names, *cells])} Presets: {', '.join(names)}, and "
             "every cell of the paper's tables, such as table1-row4-fedpu ('fedpu reproduce --list' shows them)."
         )
-    return tomllib.loads(resources.files("fedpu").joinpath(f"presets/{name}.toml").read_text("utf-8"))
+    return tomllib.loads(preset_text(name))

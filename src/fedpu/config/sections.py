@@ -24,6 +24,7 @@ from fedpu.partition import PARTITIONS
 from fedpu.priors import Priors
 from fedpu.privacy import Privacy
 from fedpu.registry import Registry, Settings, why_lost
+from fedpu.tracking import Record
 
 
 class EvaluationSettings(Settings):
@@ -232,5 +233,6 @@ SECTIONS: dict[str, Section] = {
         Section("privacy", Registry("privacy", {"privacy": Privacy})),
         Section("faults", Registry("faults", {"faults": Faults})),
         Section("evaluation", Registry("evaluation", {"evaluation": EvaluationSettings})),
+        Section("record", Registry("record", {"record": Record})),
     )
 }

@@ -11,6 +11,7 @@ from fedpu.labelling.federation import (
     without_priors,
 )
 from fedpu.labelling.held_out import draw_held_out, split
+from fedpu.labelling.holdings import Holdings, holdings
 from fedpu.labelling.labelling import Labelling, label, label_everything
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "Client",
     "Federation",
     "HiddenTruth",
+    "Holdings",
     "Labelling",
     "Scenario",
     "TestSet",
     "draw_held_out",
+    "holdings",
     "label",
     "label_everything",
     "split",

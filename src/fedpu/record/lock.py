@@ -68,3 +68,23 @@ def _unlock(descriptor: int) -> None:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def holder(path: Path) -> str | None:
+    """Return who holds the lock of a file, or nothing where nobody does; the lock is not taken from anybody.
+
+    It is held for an instant to find out, which whoever wants it waits out.
+    """
+    if sys.platform == "win32" or not path.exists():
+        return None
+    import fcntl
+
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(20).decode("ascii", "replace").strip() or "unknown"
+        except OSError:  # a file system without locks
+            return "unknown"
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return None

@@ -1,7 +1,8 @@
 """report: what happened, for people."""
 
 from fedpu.report.comparison import save_comparison, terminal_table
-from fedpu.report.picture import holdings, save_picture, terminal_picture
+from fedpu.report.page import read_groups, save_report
+from fedpu.report.picture import save_picture, terminal_picture
 from fedpu.report.plot import save_figure
 from fedpu.report.priors import priors_figure, priors_table
 from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
@@ -9,13 +10,14 @@ from fedpu.report.tuning import tuning_table
 
 __all__ = [
     "heading",
-    "holdings",
     "priors_figure",
     "priors_table",
+    "read_groups",
     "reproduction_table",
     "save_comparison",
     "save_figure",
     "save_picture",
+    "save_report",
     "save_reproduction",
     "terminal_picture",
     "terminal_table",

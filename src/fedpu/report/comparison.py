@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
 
-from fedpu.applications.comparison import Comparison, Row, is_end
+from fedpu.applications.comparison import Comparison, Row, folder_name, is_end
 from fedpu.method import METHODS
 from fedpu.record import write_atomically
-from fedpu.report.plot import METHOD_COLOURS, as_svg, save_figure, style
+from fedpu.report.colours import Style, styles
+from fedpu.report.page import Group, RecordedRun, groups_of, save_report
+from fedpu.report.plot import line_style, save_figure, style
 
 VALIDATION = "validation (lower is better)"
 HEADINGS = ("method", "trained on", "accuracy", "supervision gap closed", "seconds")
@@ -101,51 +102,63 @@ def curves_figure(comparison: Comparison) -> Any:
 
     Where clients hold data out, a second panel has the score there.
     """
+    drawn = styles(row.method for row in comparison.rows)
     scored = [row for row in comparison.rows if validation_cell(row) != "–"]
     if scored:
         figure, (axes, right) = style(13.0, 4.2, panels=2, sharey=False)
+        ends = []
         for row in scored:
             assert row.validation_curves is not None
-            _draw(right, row.method, row.validation_curves, _colour(comparison, row), "{:.4f}")
+            ends.append(_draw(right, row.method, row.validation_curves, drawn[row.method], "{:.4f}"))
         right.set(xlabel="round", ylabel=VALIDATION)
         right.margins(x=0)
+        _name(right, ends)
         right.grid(axis="y", alpha=0.3)
     else:
         figure, axes = style(7.5, 4.2)
+    ends = []
     for row in comparison.rows:
         curves = [[(number, 100 * accuracy) for number, accuracy in curve] for curve in row.curves]
-        _draw(axes, row.method, curves, _colour(comparison, row), "{:.1f} %")
+        ends.append(_draw(axes, row.method, curves, drawn[row.method], "{:.1f} %"))
     axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(0, 100))
     axes.margins(x=0)
+    _name(axes, ends)
     axes.grid(axis="y", alpha=0.3)
     return figure
 
 
-def _colour(comparison: Comparison, row: Row) -> str:
-    return METHOD_COLOURS[comparison.rows.index(row) % len(METHOD_COLOURS)]
+End = tuple[str, float, str]
+"""the name of a line, where it ends, and its colour"""
 
 
-def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], colour: str, form: str) -> None:
+def _draw(axes: Any, name: str, curves: list[list[tuple[int, float]]], drawn: Style, form: str) -> End:
     rounds = [number for number, _ in curves[0]]
     values = [[value for _, value in curve] for curve in curves]
     mean = [statistics.fmean(column) for column in zip(*values, strict=True)]
-    axes.plot(rounds, mean, color=colour, linewidth=2)
+    axes.plot(rounds, mean, color=drawn.light, linewidth=2, linestyle=line_style(drawn))
     axes.fill_between(
         rounds,
         [min(c) for c in zip(*values, strict=True)],
         [max(c) for c in zip(*values, strict=True)],
-        color=colour,
+        color=drawn.light,
         alpha=0.15,
         linewidth=0,
     )
-    axes.annotate(
-        f" {name} {form.format(mean[-1])}",
-        (rounds[-1], mean[-1]),
-        color=colour,
-        va="center",
-        fontsize=9,
-        annotation_clip=False,
-    )
+    return f" {name} {form.format(mean[-1])}", mean[-1], drawn.light
+
+
+def _name(axes: Any, ends: list[End]) -> None:
+    """Write the names beside the ends of the lines, moved apart where they would meet, and kept inside."""
+    low, high = axes.get_ylim()
+    gap = 0.052 * (high - low)
+    places: list[float] = []
+    for _, y, _ in sorted(ends, key=lambda end: end[1]):
+        places.append(max(y, places[-1] + gap) if places else y)
+    for index in reversed(range(len(places))):
+        places[index] = min(places[index], high - (len(places) - 1 - index) * gap)
+    for (text, _, colour), y in zip(sorted(ends, key=lambda end: end[1]), places, strict=True):
+        place = (axes.get_xlim()[1], y)
+        axes.annotate(text, place, color=colour, va="center", fontsize=9, annotation_clip=False)
 
 
 def save_comparison(comparison: Comparison, folder: Path) -> Path:
@@ -154,29 +167,12 @@ def save_comparison(comparison: Comparison, folder: Path) -> Path:
     write_atomically(folder / "comparison.md", markdown(comparison).encode())
     save_figure(figure, folder / "curves.png")
     save_figure(figure, folder / "curves.svg")
-    page = folder / "report.html"
-    write_atomically(page, html_page(comparison, as_svg(figure)).encode())
-    return page
+    return save_report(recorded(comparison, folder), folder / "report.html")
 
 
-def html_page(comparison: Comparison, curves: str) -> str:
-    """Return one self-contained page: the table, the curves, the configuration."""
-    headings, *lines = table(comparison)
-    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-    heads = "".join(f"<th>{heading}</th>" for heading in headings)
-    gap = gap_text(comparison)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>fedpu: {html.escape(title(comparison))}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c2733 }}
-table {{ border-collapse: collapse; width: 100% }} th, td {{ padding: .4rem .7rem; border-bottom: 1px solid #d9e0e7 }}
-th {{ text-align: left }} td:nth-child(n+3), th:nth-child(n+3) {{ text-align: right }}
-svg {{ width: 100%; height: auto }} pre {{ background: #f4f6f8; padding: 1rem; overflow-x: auto }}
-</style></head><body>
-<h1>Comparison</h1><p>{html.escape(title(comparison))}</p>
-<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
-<p>{html.escape(gap[0].upper() + gap[1:])}.</p>
-{curves}
-<h2>Configuration</h2><pre>{html.escape(comparison.config.to_toml())}</pre>
-</body></html>
-"""
+def recorded(comparison: Comparison, folder: Path) -> list[Group]:
+    """Return the runs of a comparison as they are recorded in its folder."""
+    labels = {
+        folder / folder_name(row.method, seed): row.method for row in comparison.rows for seed in comparison.seeds
+    }
+    return groups_of([RecordedRun.read(path) for path in labels], labels)

@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.table import Table
 from rich.text import Text
 
-from fedpu.labelling import Federation, HiddenTruth
+from fedpu.labelling import Holdings
 from fedpu.report.plot import COLOURS, save_figure, style
 
-Counts = np.ndarray[Any, np.dtype[np.int64]]
 SHOWN = 40
-
-
-@dataclass(frozen=True)
-class Holdings:
-    """Labelled and unlabelled examples of every client and class."""
-
-    labelled: Counts
-    unlabelled: Counts
-    unknown: Counts
-    """unlabelled examples of each client whose class nobody knows, not even evaluation"""
-    classes: tuple[str, ...]
-
-
-def holdings(federation: Federation, hidden: HiddenTruth) -> Holdings:
-    """Count what every client holds, with the truth that only evaluation has."""
-    clients, classes = len(federation), len(federation.classes)
-    flat = federation.owner * classes + hidden.labels.clamp(min=0)
-
-    def count(chosen: torch.Tensor) -> Counts:
-        counts: Counts = torch.bincount(flat[chosen], minlength=clients * classes).reshape(clients, classes).numpy()
-        return counts
-
-    known = hidden.labels >= 0
-    labelled = federation.labels >= 0
-    unknown = torch.bincount(federation.owner[~known], minlength=clients).numpy()
-    return Holdings(count(labelled), count(known & ~labelled), unknown, federation.classes)
 
 
 def terminal_picture(held: Holdings, width: int = 80) -> Table:

@@ -8,9 +8,10 @@ from typing import Any
 
 from fedpu.errors import FedpuError
 from fedpu.record import telling_disk_errors
+from fedpu.report.colours import STYLES, Style
 
 COLOURS = {"labelled": "#1b7f5c", "unlabelled": "#bcd3ea"}
-METHOD_COLOURS = ["#1b7f5c", "#c8553d", "#2d4a7c", "#b08900", "#7a4fa3", "#4f9da6"]
+METHOD_COLOURS = [one.light for one in STYLES]
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -23,6 +24,11 @@ def style(width: float, height: float, panels: int = 1, sharey: bool = True) -> 
     for panel in figure.axes:
         panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def line_style(drawn: Style) -> Any:
+    """Return the stroke of a method, whose dashes are given in pixels of a line two pixels wide."""
+    return (0, tuple(length / 2 for length in drawn.dash)) if drawn.dash else "solid"
 
 
 def panels(count: int, across: int = 3) -> tuple[Any, list[Any]]:
@@ -51,12 +57,6 @@ def save_figure(figure: Any, path: Path) -> None:
             path.write_text(_svg(figure), encoding="utf-8")
         else:
             figure.savefig(path, dpi=150)
-
-
-def as_svg(figure: Any) -> str:
-    """Return the figure as SVG text for a page."""
-    text = _svg(figure)
-    return text[text.index("<svg") :]
 
 
 def _svg(figure: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import statistics
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,11 @@ from fedpu.aggregation import AGGREGATIONS
 from fedpu.applications.reproduction import CellOutcome, RowOutcome, TableOutcome
 from fedpu.augmentation import VIEWS
 from fedpu.models import MODELS
-from fedpu.paper import Scale, Table, common_columns
+from fedpu.paper import Scale, Table
 from fedpu.record import write_atomically
-from fedpu.report.plot import METHOD_COLOURS, as_svg, panels, save_figure
+from fedpu.report.colours import Style, styles
+from fedpu.report.page import Chart, on_common_axis, over_seeds, page
+from fedpu.report.plot import line_style, panels, save_figure
 
 HEADINGS = ("row", "method", "paper", "ours", "difference", "minus FedPU", "gap closed: paper", "ours")
 REDUCED = {
@@ -25,6 +26,7 @@ REDUCED = {
     "setting.",
     "cpu": "Reduced to what two cores can carry; the paper's scale is a preset for a GPU.",
 }
+QUESTION = "How near does fedpu come to the numbers that the paper printed?"
 EXPLANATION = (
     "Accuracies in per cent on the test set after the last round, mean ± standard deviation where there are several "
     "seeds. Minus FedPU = accuracy minus FedPU's on the same partition: the mean over the seeds that both have been "
@@ -143,13 +145,21 @@ def _has_curves(outcome: TableOutcome) -> bool:
     return any(cell.curves for row in outcome.rows for cell in row.cells)
 
 
+def _drawn(outcome: TableOutcome) -> dict[str, Style]:
+    """Return how each column is drawn, as its method is everywhere else."""
+    columns = [column for column in outcome.table.columns if column.available]
+    own = {column.key: column.settings.get("method", {}) for column in columns}
+    names = {
+        key: "+".join([method.get("name", key), *(f"{k}={v}" for k, v in method.items() if k != "name")])
+        for key, method in own.items()
+    }
+    found = styles(names.values())
+    return {key: found[name] for key, name in names.items()}
+
+
 def curves_figure(outcome: TableOutcome) -> Any:
     """Return the learning curves, one panel per row: the mean over seeds, and their range as a band."""
-    # The columns that many tables have take the same colours in all of them; those past the paper come last.
-    known = (*common_columns().values(), *outcome.table.columns)
-    in_order = sorted(known, key=lambda column: (column.beside is not None, not column.ours))
-    keys = [column.key for column in in_order if column.available]
-    colours = dict(zip(dict.fromkeys(keys), cycle(METHOD_COLOURS), strict=False))
+    drawn = _drawn(outcome)
     figure, axes = panels(len(outcome.rows))
     for place, row in zip(axes, outcome.rows, strict=True):
         lowest = 100.0
@@ -160,8 +170,9 @@ def curves_figure(outcome: TableOutcome) -> Any:
             rounds = [number for number in by_round[0] if all(number in curve for curve in by_round)]
             columns = [[curve[number] for curve in by_round] for number in rounds]
             mean = [statistics.fmean(column) for column in columns]
-            colour = colours[cell.cell.column.key]
-            place.plot(rounds, mean, color=colour, linewidth=1.6, label=cell.cell.column.heading)
+            own = drawn[cell.cell.column.key]
+            colour, dashes = own.light, line_style(own)
+            place.plot(rounds, mean, color=colour, linewidth=1.6, linestyle=dashes, label=cell.cell.column.heading)
             place.fill_between(
                 rounds,
                 [min(column) for column in columns],
@@ -188,42 +199,49 @@ def curves_figure(outcome: TableOutcome) -> Any:
 
 def save_reproduction(outcomes: Sequence[TableOutcome], out: Path) -> Path:
     """Write ``results.md``, ``results.html`` and one picture per table; return the page."""
-    pictures: dict[int, str] = {}
     for outcome in outcomes:
         if _has_curves(outcome):
-            figure = curves_figure(outcome)
-            save_figure(figure, out / curves_name(outcome))
-            pictures[outcome.table.number] = as_svg(figure)
+            save_figure(curves_figure(outcome), out / curves_name(outcome))
     write_atomically(out / "results.md", markdown(outcomes).encode())
-    page = out / "results.html"
-    write_atomically(page, html_page(outcomes, pictures).encode())
-    return page
+    path = out / "results.html"
+    write_atomically(path, html_page(outcomes).encode())
+    return path
 
 
-def html_page(outcomes: Sequence[TableOutcome], pictures: dict[int, str]) -> str:
+def html_page(outcomes: Sequence[TableOutcome]) -> str:
     """Return one self-contained page with every table and its curves."""
     scale = outcomes[0].scale
     reduced = sum(outcome.table.reduced(scale) for outcome in outcomes)
     some = "" if reduced == len(outcomes) else "some tables "
     title = f"fedpu: the paper's tables{f' ({scale} scale: {some}reduced)' if reduced else ''}"
-    body = "".join(_html_table(outcome, pictures.get(outcome.table.number, "")) for outcome in outcomes)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1c2733 }}
-table {{ border-collapse: collapse; width: 100%; font-size: .92rem }}
-th, td {{ padding: .3rem .6rem; text-align: left }} td:nth-child(n+3), th:nth-child(n+3) {{ text-align: right }}
-tr.first td {{ border-top: 1px solid #b9c4cf }} tr.ours {{ font-weight: 600; background: #eef6f2 }}
-.reduced {{ background: #fdf1d7; padding: .5rem .8rem; border-left: 4px solid #b08900 }}
-svg {{ width: 100%; height: auto }} li, .settings {{ color: #4a5866; font-size: .92rem }}
-</style></head><body>
-<h1>{html.escape(title)}</h1><p>{EXPLANATION}</p>
-{body}</body></html>
-"""
+    body = "".join(map(_html_table, outcomes))
+    return page(
+        title,
+        f"""<h1>{html.escape(title)}</h1>
+<p class="question">{html.escape(QUESTION)}</p>
+<p class="verdict">{html.escape(verdict(outcomes))}</p>
+<p class="soft">{html.escape(EXPLANATION)}</p>
+{body}""",
+    )
 
 
-def _html_table(outcome: TableOutcome, picture: str) -> str:
-    heads = "".join(f"<th>{text}</th>" for text in HEADINGS)
+def verdict(outcomes: Sequence[TableOutcome]) -> str:
+    """Return in a sentence how the paper's own method stands to its printed numbers."""
+    cells = [cell for outcome in outcomes for row in outcome.rows for cell in row.cells if cell.cell.column.ours]
+    found = [cell.difference for cell in cells if cell.difference is not None]
+    if not found:
+        return f"None of the {len(cells)} cells of the paper's method has been run yet."
+    above = sum(difference >= 0 for difference in found)
+    reduced = any(outcome.table.reduced(outcome.scale) for outcome in outcomes)
+    caution = " Some were run at a reduced scale, which is not the paper's setting." if reduced else ""
+    return (
+        f"The paper's method reaches or passes its published accuracy in {above} of the {len(found)} cells that were "
+        f"run ({min(found):+.2f} to {max(found):+.2f} points).{caution}"
+    )
+
+
+def _html_table(outcome: TableOutcome) -> str:
+    heads = "".join(f'<th scope="col">{text}</th>' for text in HEADINGS)
     rows = []
     for row in outcome.rows:
         for cell in row.cells:
@@ -232,9 +250,47 @@ def _html_table(outcome: TableOutcome, picture: str) -> str:
             rows.append(f'<tr class="{" ".join(classes)}">{texts}</tr>')
     note = warning(outcome.table, outcome.scale)
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in outcome.table.notes)
-    return f"""<h2>{html.escape(heading(outcome.table))}</h2>
-{f'<p class="reduced">{html.escape(note)}</p>' if note else ""}
-<p class="settings">{html.escape(settings_line(outcome))}</p>
-<table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table><ul>{notes}</ul>
-{picture}
+    drawn = _drawn(outcome)
+    charts = "".join(chart.figure() for row in outcome.rows if (chart := _row_chart(outcome, row, drawn)) is not None)
+    name = heading(outcome.table)
+    return f"""<section><h2>{html.escape(name)}</h2>
+{f'<p class="note">{html.escape(note)}</p>' if note else ""}
+<p class="soft">{html.escape(settings_line(outcome))}</p>
+<div class="wide" tabindex="0" role="group" aria-label="{html.escape(name, quote=True)}">
+<table class="results paper"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div><ul>{notes}</ul>
+{f'<div class="grid">{charts}</div>' if charts else ""}</section>
 """
+
+
+def _row_chart(outcome: TableOutcome, row: RowOutcome, drawn: dict[str, Style]) -> Chart | None:
+    """Return the curves of a row, with the published numbers as dotted lines."""
+    pairs, levels = [], {}
+    for cell in row.cells:
+        column = cell.cell.column
+        if not cell.curves:
+            continue
+        pairs.append(over_seeds([dict(curve) for curve in cell.curves.values()], column.heading, drawn[column.key]))
+        if cell.cell.published is not None:
+            levels[column.heading] = (cell.cell.published, drawn[column.key])
+    if not pairs:
+        return None
+    rounds, series = on_common_axis(pairs)
+    told = "; ".join(
+        f"{cell.cell.column.heading}: ours {cell.mean:.2f} %"
+        + (f", the paper {cell.cell.published:.2f} %" if cell.cell.published is not None else "")
+        for cell in row.cells
+        if cell.mean is not None
+    )
+    lowest = min([value for one in series for value in one.values[len(rounds) // 4 :] if value is not None])
+    lowest = min([lowest, *(value for value, _ in levels.values())])
+    return Chart(
+        f"{outcome.table.label}, {row.row.name}",
+        f"{told}. Dotted: the paper's numbers.",
+        rounds,
+        series,
+        y_label="test accuracy (%)",
+        unit=" %",
+        bounds=(max(0.0, 5 * (lowest // 5 - 1)), 100.0),
+        height=300,
+        levels=levels,
+    )
