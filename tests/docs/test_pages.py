@@ -122,7 +122,7 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_the_readme_is_short_and_begins_with_how_to_install() -> None:
     lines = PAGES["README.md"].splitlines()
     assert len(lines) < 100
-    assert "pip install" in "\n".join(lines[:8])
+    assert "make run" in "\n".join(lines[:8])
 
 
 def test_the_site_is_built_without_a_warning_and_has_every_page(tmp_path: Path) -> None:
