@@ -19,13 +19,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 SECONDS ?= 600
 
-.PHONY: run test soak check docs format clean
+.PHONY: run test test-again soak check docs format clean
 
 run: $(READY_TO_RUN)
 	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# Those that failed the last time, one after another: real nodes and signals share two cores with all others in 'test'.
+test-again: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak --seconds $(SECONDS) --out runs/soak

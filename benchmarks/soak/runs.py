@@ -68,4 +68,4 @@ def undisturbed(variant: str, seed: int, folder: Path) -> Ending:
 
 
 def _timeless(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != "seconds"}
+    return {name: value for name, value in values.items() if name not in ("seconds", "memory_mb")}

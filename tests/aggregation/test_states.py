@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from fedpu.aggregation import AGGREGATIONS, IFCA, FedAvg, FedDyn, Scaffold, ServerState
+from fedpu.aggregation.robust import Robust
 from fedpu.applications.experiment import resume, run
 from fedpu.config import Config
 from fedpu.data import DataSettings, load
@@ -65,7 +66,11 @@ def test_buffers_are_averaged_and_frozen_parameters_stay(network: nn.Module, nam
     for _ in range(2):
         state = rule.combine(state, updates)
     assert torch.equal(state.model["0.weight"], network[0].weight)
-    torch.testing.assert_close(state.model["1.running_mean"], torch.full((4,), 0.7))
+    mean = state.model["1.running_mean"]
+    if isinstance(rule, Robust):  # of two clients, whom to believe is the rule's affair
+        assert bool(((mean >= 0.4 - 1e-6) & (mean <= 0.8 + 1e-6)).all())
+    else:
+        torch.testing.assert_close(mean, torch.full((4,), 0.7))
     assert not torch.equal(state.model["2.weight"], network[2].weight)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_lowest_score_wins_whatever_the_test_set_says(tiny_config: Config, m
     assert "aggregation.lr=0.1" in first.best.settings
     assert first.best_config.evaluation.validation == 0
     assert first.best_config.aggregation.lr == 0.1
-    poisoned = type(clean)(**{**vars(clean), "test_labels": 9 - clean.test_labels})
+    poisoned = replace(clean, test_labels=9 - clean.test_labels)
     again = tune(tiny_config, over, [0, 1], data=poisoned)
     assert [trial.settings for trial in again.trials] == [trial.settings for trial in first.trials]
     assert [trial.scores for trial in again.trials] == [trial.scores for trial in first.trials]

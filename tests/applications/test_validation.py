@@ -13,7 +13,7 @@ import torch
 from fedpu.applications.comparison import compare
 from fedpu.applications.experiment import prepare, resume, run
 from fedpu.config import Config
-from fedpu.data import Dataset, load
+from fedpu.data import load
 from fedpu.engine import initial_model
 from fedpu.errors import ConfigError
 from fedpu.record import RunDirectory
@@ -94,7 +94,7 @@ class _Sharper(torch.nn.Module):
 
 def test_hidden_labels_do_not_change_the_score(config: Config) -> None:
     clean = load(config.data)
-    data = Dataset(**{**vars(clean), "labels": clean.labels.clone()})
+    data = replace(clean, labels=clean.labels.clone())
     ready = prepare(config, data)
     network = initial_model(config.model, (1, 8, 8), 10, 0)
     assert ready.held_out is not None

@@ -9,17 +9,14 @@ import subprocess
 import sys
 import time
 import tomllib
-from contextlib import chdir, redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from command import Printed, fedpu
 from fedpu.cli import main
-from fedpu.cli.console import errors, output
 
 TINY = [
     "--set=data.name=digits",
@@ -29,26 +26,6 @@ TINY = [
     "--set=aggregation.rounds=2",
     "--set=engine.workers=1",
 ]
-
-
-class Printed(NamedTuple):
-    """What a command has printed."""
-
-    stdout: str
-    stderr: str
-
-
-def fedpu(*arguments: str, cwd: Path, code: int = 0) -> Printed:
-    """Run a command in this process: starting Python and PyTorch anew takes longer than most commands."""
-    out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, chdir(cwd), redirect_stdout(out), redirect_stderr(err):
-        for console in (output, errors):
-            patch.setattr(console, "_width", 200)
-        patch.setattr(sys, "argv", ["fedpu", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert (ended.value.code or 0) == code, err.getvalue()
-    return Printed(out.getvalue(), err.getvalue())
 
 
 def process(*arguments: str, cwd: Path, code: int = 0) -> Printed:

@@ -44,7 +44,7 @@ OURS = {" ".join(words): words[1:] for _, words in COMMANDS if words[0] == "fedp
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
-    assert {kind for _, kind, _ in BLOCKS} <= {"sh", "python", "toml", "json", "mermaid", ""}
+    assert {kind for _, kind, _ in BLOCKS} <= {"sh", "python", "toml", "json", "csv", "mermaid", ""}
     assert {words[0] for _, words in COMMANDS} - {"fedpu"} <= OTHERS
     assert len(OURS) > 40
 

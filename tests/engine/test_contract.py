@@ -4,6 +4,9 @@ every model, :func:`fedpu.testing.check_model` says so.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
@@ -47,14 +50,20 @@ def test_every_method_under_every_aggregation(tiny_config: Config, method: str, 
 NOT_STACKED = {
     "colour-cnn": "the network's layer Conv2d(32, 64",
     "resnet9": "the network's layer Conv2d(8, 16",
+    "text": "the network's layer",
 }
 """models whose clients are trained one by one, and the reason that is given"""
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-def test_every_model(tiny_config: Config, model: str) -> None:
+def test_every_model(tiny_config: Config, model: str, tmp_path: Path) -> None:
+    data = ["data.name=mnist-5k"]
+    if MODELS[model].takes_tokens:
+        random = np.random.default_rng(0)
+        np.savez(tmp_path / "texts.npz", x=random.integers(0, 50, (200, 6)), y=np.arange(200) % 10)
+        data = [f"data.name={tmp_path / 'texts.npz'}", "data.tokens=true"]
     config = tiny_config.with_(
-        "data.name=mnist-5k",
+        *data,
         f"model.name={model}",
         *(["model.width=8"] if "width" in MODELS[model].model_fields else []),
         "aggregation.rounds=1",

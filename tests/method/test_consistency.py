@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -214,7 +215,7 @@ def test_they_need_no_priors() -> None:
 
 
 def test_they_learn_from_unlabelled_data_what_labelled_data_alone_do_not_tell(tiny_config: Config) -> None:
-    """One client with three labels for each digit."""
+    """One client with three labels for each digit, over two draws of them."""
     config = tiny_config.with_(
         "partition.clients=1",
         "labelling.positive=10",
@@ -228,6 +229,8 @@ def test_they_learn_from_unlabelled_data_what_labelled_data_alone_do_not_tell(ti
         "augmentation.feature_dropout=0.2",
         "augmentation.noise=0.5",
     )
-    labelled = run(config.with_("method.name=labelled-only")).accuracy
-    for name in ("fixmatch", "uda"):
-        assert run(config.with_(f"method.name={name}")).accuracy > labelled + 0.025
+    alone, fixmatch, uda = (
+        np.mean([run(config.with_(f"method.name={name}", f"seed={seed}")).accuracy for seed in (1, 2)])
+        for name in ("labelled-only", "fixmatch", "uda")
+    )
+    assert min(fixmatch, uda) > alone + 0.02

@@ -21,7 +21,7 @@ def test_fedpu_learns_what_positive_only_can_not(tiny_config: Config) -> None:
     fedpu = run(longer).accuracy
     positive_only = run(longer.with_("method.name=positive-only")).accuracy
     supervised = run(longer.with_("method.name=supervised")).accuracy
-    assert positive_only + 0.1 < fedpu < supervised + 0.02
+    assert positive_only + 0.05 < fedpu < supervised + 0.02
 
 
 @pytest.mark.parametrize("surrogate", ["log", "absolute", "sigmoid", "released-code", "released-code-older"])

@@ -102,7 +102,7 @@ def test_the_gap_is_measured_from_the_stronger_baseline(tiny_config: Config, tmp
         "labelled-only+smoothing=0.3",
         "supervised+aggregation.lr_decay=1",
     ]
-    result = compare(tiny_config, methods, [0, 1])
+    result = compare(tiny_config, methods, [0, 1], out=tmp_path)
     fedpu, *lower, upper = result.rows
     assert fedpu.gap_closed is not None
     for i in range(2):

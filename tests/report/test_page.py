@@ -86,7 +86,8 @@ def test_the_page_loads_nothing_from_anywhere(page: str) -> None:
 
 def test_every_figure_has_a_title_and_a_text_alternative(page: str) -> None:
     figures = Parsed(page).figures
-    assert len(figures) == 9  # curves, classes, holdings, four losses, priors of the two that use them
+    # curves, classes, holdings, four losses, four confusions, priors of the two that use them
+    assert len(figures) == 13
     for figure in figures:
         assert all(figure.values()), figure
 

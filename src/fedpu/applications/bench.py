@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def made_up_data(examples: int) -> Dataset:
     data = Dataset.from_arrays(x, y, x_test=x[:10], y_test=y[:10], name="made up")
     if examples >= 10:
         return data
-    return Dataset(**{**vars(data), "inputs": data.inputs[:examples], "labels": data.labels[:examples]})
+    return replace(data, inputs=data.inputs[:examples], labels=data.labels[:examples])
 
 
 def _measure(config_text: str, clients: int, examples: int, repeats: int, sender: Any) -> None:

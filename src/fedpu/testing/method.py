@@ -212,14 +212,16 @@ def _check_batches(checked: Checked, trial: Trial) -> None:
 def _check_shuffled(checked: Checked, labels: Tensor, rounds: list[list[Tensor]]) -> None:
     """Check that examples of a kind are as likely to be drawn, and neighbours as likely to meet, as any others."""
     promise, remedy = "batches are drawn at random", "Shuffle with torch.randperm(…, generator=generator(epoch))"
-    drawn = torch.zeros(len(labels))
+    every = [batch for batches in rounds for batch in batches]
+    drawn = torch.bincount(torch.cat(every), minlength=len(labels)).float()
+    used = drawn > 0  # neighbours among those that are drawn at all: labelled ones may happen to stand together
     near, far = 0, 0
-    for batch in (batch for batches in rounds for batch in batches):
-        drawn += torch.bincount(batch, minlength=len(labels))
+    for batch in every:
         present = torch.zeros(len(labels), dtype=torch.bool)
         present[batch] = True
-        near += int((present & present.roll(1)).sum())
-        far += int((present & present.roll(len(labels) // 2)).sum())
+        here = present[used]
+        near += int((here & here.roll(1)).sum())
+        far += int((here & here.roll(len(here) // 2)).sum())
     for kind, members in (("labelled", labels >= 0), ("unlabelled", labels < 0)):
         counts = drawn[members]
         first, second = counts[: len(counts) // 2].mean(), counts[len(counts) // 2 :].mean()

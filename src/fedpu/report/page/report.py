@@ -96,9 +96,11 @@ def _results(groups: Sequence[Group]) -> str:
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
     explained = ""
     if closed:
+        lower = [group.label for group in groups if group.ends("lower")]
+        several = f"; Baseline-1: the best of {', '.join(lower)} in each seed" if len(lower) > 1 else ""
         explained = (
             '<p class="soft">Gap closed = (method − Baseline-1) / (Baseline-2 − Baseline-1), seed by seed on the same '
-            "partition; of several baselines the best.</p>"
+            f"partition{escape(several)}.</p>"
         )
     return (
         f'<div class="wide" tabindex="0" role="group" aria-label="Results"><table class="results"><thead><tr>{head}'
