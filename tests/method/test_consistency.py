@@ -215,22 +215,22 @@ def test_they_need_no_priors() -> None:
 
 
 def test_they_learn_from_unlabelled_data_what_labelled_data_alone_do_not_tell(tiny_config: Config) -> None:
-    """One client with three labels for each digit, over two draws of them."""
+    """One client with three labels for each digit, over three draws of them."""
     config = tiny_config.with_(
         "partition.clients=1",
         "labelling.positive=10",
         "labelling.per_class=3",
         "model.hidden=[32]",
-        "aggregation.rounds=10",
+        "aggregation.rounds=20",
         "aggregation.batch_size=48",
         "aggregation.momentum=0.9",
-        "evaluation.every=10",
+        "evaluation.every=20",
         'augmentation.strong=["feature-dropout", "noise"]',
         "augmentation.feature_dropout=0.2",
         "augmentation.noise=0.5",
     )
     alone, fixmatch, uda = (
-        np.mean([run(config.with_(f"method.name={name}", f"seed={seed}")).accuracy for seed in (1, 2)])
+        np.mean([run(config.with_(f"method.name={name}", f"seed={seed}")).accuracy for seed in range(3)])
         for name in ("labelled-only", "fixmatch", "uda")
     )
-    assert min(fixmatch, uda) > alone + 0.02
+    assert min(fixmatch, uda) > alone + 0.025

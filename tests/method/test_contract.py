@@ -18,10 +18,11 @@ def test_it_keeps_every_promise_of_a_method(name: str) -> None:
 def test_fedpu_learns_what_positive_only_can_not(tiny_config: Config) -> None:
     one_each = ["partition.clients=10", "labelling.positive=1"]
     longer = tiny_config.with_("aggregation.rounds=20", "aggregation.batch_size=20", *one_each)
-    fedpu = run(longer).accuracy
-    positive_only = run(longer.with_("method.name=positive-only")).accuracy
-    supervised = run(longer.with_("method.name=supervised")).accuracy
-    assert positive_only + 0.05 < fedpu < supervised + 0.02
+    positive_only, fedpu, supervised = (
+        sum(run(longer.with_(f"method.name={name}", f"seed={seed}")).accuracy for seed in (0, 1)) / 2
+        for name in ("positive-only", "fedpu", "supervised")
+    )
+    assert positive_only + 0.1 < fedpu < supervised + 0.02
 
 
 @pytest.mark.parametrize("surrogate", ["log", "absolute", "sigmoid", "released-code", "released-code-older"])

@@ -151,7 +151,7 @@ def test_clients_of_quickstart_are_not_much_worse_off_than_with_the_guess() -> N
     config = quickstart("priors.others=even")
     ready = prepare(config)
     plain, shrunk, guessed = [], [], []
-    for k in range(3):
+    for k in range(6):
         client = ready.federation.client(k)
         counts = client.summary
         assert ready.true_priors is not None
@@ -164,7 +164,7 @@ def test_clients_of_quickstart_are_not_much_worse_off_than_with_the_guess() -> N
             # What is taken too much by one class is missing to the nine others: twice the error over ten classes.
             errors.append(2 * float(np.abs(values - hidden[own]).sum()) / 10)
     assert np.mean(shrunk) < np.mean(guessed) + 0.01
-    assert max(shrunk) < max(plain)
+    assert np.mean(shrunk) < np.mean(plain)
 
 
 def test_digits_have_estimates_that_are_not_worse_than_the_guess_and_say_what_they_are(tmp_path: Path) -> None:

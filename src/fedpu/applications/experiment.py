@@ -137,7 +137,10 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class ServerSide:
-    """What the server of a run knows besides how to reach its clients: no example and no label of theirs."""
+    """What the server of a run knows besides how to reach its clients.
+
+    On real nodes that is no example and no label of theirs; what a simulation has besides is said to be of one.
+    """
 
     card: ModelCard
     population: int
