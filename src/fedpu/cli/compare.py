@@ -18,7 +18,7 @@ from fedpu.cli.console import (
     Preset,
     Quiet,
     configured,
-    errors,
+    going_on_in,
     output,
     print_json,
     print_notes,
@@ -61,26 +61,18 @@ def compare(
 
     chosen, dataset = configured(config, preset, overrides or [], data)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-compare"
-    try:
-        with round_progress(quiet) as progress:
-            result = comparison.compare(
-                chosen,
-                methods,
-                range(chosen.seed, chosen.seed + seeds),
-                dataset=dataset,
-                out=folder,
-                on_run=lambda method, seed: progress.start(
-                    f"{method} (seed {seed})" if seeds > 1 else method, chosen.aggregation.rounds
-                ),
-                on_note=print_notes(quiet),
-            )
-    except KeyboardInterrupt:
-        errors.print(
-            f"Stopped. Finished rounds are kept: give --out {folder} again to go on.",
-            highlight=False,
-            soft_wrap=True,
+    with going_on_in(folder), round_progress(quiet) as progress:
+        result = comparison.compare(
+            chosen,
+            methods,
+            range(chosen.seed, chosen.seed + seeds),
+            dataset=dataset,
+            out=folder,
+            on_run=lambda method, seed: progress.start(
+                f"{method} (seed {seed})" if seeds > 1 else method, chosen.aggregation.rounds
+            ),
+            on_note=print_notes(quiet),
         )
-        raise typer.Exit(130) from None
     write_atomically(folder / "comparison.json", (json_format.dumps(result.to_dict(), indent=2) + "\n").encode())
     page = save_comparison(result, folder)
     if json:

@@ -172,6 +172,18 @@ def measured(line: RoundLine) -> str:
     return ", ".join(told)
 
 
+@contextmanager
+def going_on_in(folder: Path) -> Iterator[None]:
+    """End with a sentence on Ctrl-C: how to go on with the runs in a folder."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(
+            f"Stopped. Finished rounds are kept: give --out {folder} again to go on.", highlight=False, soft_wrap=True
+        )
+        raise typer.Exit(130) from None
+
+
 class RoundProgress:
     """Shows rounds going by: a live bar on a terminal, a line now and then elsewhere, nothing when quiet."""
 

@@ -17,6 +17,7 @@ from fedpu.cli.console import (
     Preset,
     Quiet,
     errors,
+    going_on_in,
     load_config,
     output,
     print_json,
@@ -77,28 +78,20 @@ def tune(
 
     chosen = load_config(config, preset, overrides)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tune"
-    try:
-        with round_progress(quiet) as progress:
-            result = tuning.tune(
-                chosen,
-                over or [],
-                range(chosen.seed, chosen.seed + seeds),
-                validation=validation,
-                most=trials,
-                halve=halve,
-                out=folder,
-                on_run=lambda name, seed: progress.start(
-                    f"{name} (seed {seed})" if seeds > 1 else name, chosen.aggregation.rounds
-                ),
-                on_note=print_notes(quiet),
-            )
-    except KeyboardInterrupt:
-        errors.print(
-            f"Stopped. Finished rounds are kept: give --out {folder} again to go on.",
-            highlight=False,
-            soft_wrap=True,
+    with going_on_in(folder), round_progress(quiet) as progress:
+        result = tuning.tune(
+            chosen,
+            over or [],
+            range(chosen.seed, chosen.seed + seeds),
+            validation=validation,
+            most=trials,
+            halve=halve,
+            out=folder,
+            on_run=lambda name, seed: progress.start(
+                f"{name} (seed {seed})" if seeds > 1 else name, chosen.aggregation.rounds
+            ),
+            on_note=print_notes(quiet),
         )
-        raise typer.Exit(130) from None
     told = result.to_dict(show_test)
     write_atomically(folder / "tune.json", (json_format.dumps(told, indent=2) + "\n").encode())
     write_atomically(folder / "best.toml", result.best_config.to_toml().encode())
