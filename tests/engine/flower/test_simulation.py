@@ -93,21 +93,37 @@ def test_other_users_of_the_machine_are_asked_for_a_secret(simulation: Simulatio
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_it_listens_on_the_loopback_alone_and_shows_no_token(simulation: Simulation) -> None:
+def test_it_listens_on_the_loopback_alone_and_shows_no_token(simulation: Simulation, parity_config: Config) -> None:
     """Of Flower and of Ray, whose ports are on every network as it comes."""
+    _one_round(simulation, parity_config)  # Ray starts with the first work
     here = f"RAY_AUTH_TOKEN_PATH={simulation.folder}/ray.token".encode()
     # Each is read once: a worker may be gone at the second look.
     every = {path: _content(path / "environ").split(b"\0") for path in Path("/proc").glob("[0-9]*")}
     processes = {path: environment for path, environment in every.items() if here in environment}
-    commands = [_content(path / "cmdline").split(b"\0") for path in processes]
-    assert any(b"gcs_server" in command[0] for command in commands), "Ray is among them"
-    assert not any(b"--token" in command for command in commands)
-    assert all(b"RAY_AUTH_MODE=token" in environment for environment in processes.values())
+    commands = {path: _content(path / "cmdline").split(b"\0") for path in processes}
+    assert not any(b"--token" in command for command in commands.values())
+    # The two that all others speak to. Ray's workers write their titles over what /proc shows of their environment.
+    services = {name: _named(name, commands) for name in (b"gcs_server", b"raylet")}
+    assert all(services.values()), "Ray is among them"
+    for path in (path for paths in services.values() for path in paths):
+        assert b"RAY_AUTH_MODE=token" in processes[path]
     sockets = {link for path in processes for link in _links(path / "fd") if link.startswith("socket:")}
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
     listening = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
     assert listening
     assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
+
+
+def _one_round(simulation: Simulation, config: Config) -> None:
+    config = config.with_("aggregation.rounds=1")
+    job = job_of(config, prepare(config).federation)
+    state = first_state(config, job.initial_model(), 3, 10)
+    for done in rounds(simulation.clients(job), config.aggregation, state, config.seed):
+        assert done.clients == 3
+
+
+def _named(name: bytes, commands: dict[Path, list[bytes]]) -> list[Path]:
+    return [path for path, command in commands.items() if command[0].endswith(b"/" + name)]
 
 
 def _content(path: Path) -> bytes:
