@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.applications.prior_estimates import PriorEstimates, estimate_priors
 from fedpu.config import Config
 from fedpu.errors import EstimationError

@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 
 from fedpu.applications.bench import machine, made_up_data
-from fedpu.applications.experiment import job_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import job_of
 from fedpu.config import Config
 from fedpu.engine.pool import keep_freed_memory
 from fedpu.engine.stacked import StackedNetwork

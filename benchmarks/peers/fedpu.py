@@ -11,7 +11,7 @@ import torch
 
 from fedpu import Config, Dataset, prepare
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of
+from fedpu.applications.training import first_state, job_of
 from fedpu.data.dataset import Normalisation
 from fedpu.method import shuffled_batches
 from fedpu.partition import Partition

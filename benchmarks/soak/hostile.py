@@ -13,7 +13,8 @@ from runs import DIGITS
 from tally import Tally
 
 from fedpu.aggregation import AGGREGATIONS
-from fedpu.applications.experiment import Result, run
+from fedpu.applications.experiment import run
+from fedpu.applications.training import Result
 from fedpu.config import Config
 from fedpu.faults import KINDS
 from fedpu.method import METHODS

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from fedpu.aggregation import FedAvg, ServerState, weighted_mean
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import first_state, job_of
 from fedpu.config import Config
 from fedpu.engine.validate import distance
 from fedpu.round import Update

@@ -23,7 +23,8 @@ from fedpu.aggregation import FedAvg, ServerState, weighted_mean
 from fedpu.aggregation.agreement import mean_cosines, unit
 from fedpu.aggregation.robust import flat, moved
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import first_state, job_of
 from fedpu.faults import FaultyClients, mislabelled
 from fedpu.round import Update
 from fedpu.validation import LABELLED, TEMPERATURES, HeldOut, tallies

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from fedpu.applications.check import check_data
     from fedpu.applications.classifier import FedPUClassifier
     from fedpu.applications.comparison import Comparison, compare
-    from fedpu.applications.experiment import Prepared, Result, prepare, resume, run
+    from fedpu.applications.experiment import resume, run
+    from fedpu.applications.prepared import Prepared, prepare
     from fedpu.applications.suggestion import config_for
     from fedpu.applications.trained import TrainedModel, load_model
+    from fedpu.applications.training import Result
     from fedpu.config import Config
     from fedpu.data import Dataset, load, read
     from fedpu.errors import FedpuError
@@ -38,9 +40,11 @@ _HOME = {
     "fedpu.applications.check": ("check_data",),
     "fedpu.applications.classifier": ("FedPUClassifier",),
     "fedpu.applications.comparison": ("Comparison", "compare"),
-    "fedpu.applications.experiment": ("Prepared", "Result", "prepare", "resume", "run"),
+    "fedpu.applications.experiment": ("resume", "run"),
+    "fedpu.applications.prepared": ("Prepared", "prepare"),
     "fedpu.applications.suggestion": ("config_for",),
     "fedpu.applications.trained": ("TrainedModel", "load_model"),
+    "fedpu.applications.training": ("Result",),
     "fedpu.config": ("Config",),
     "fedpu.data": ("Dataset", "load", "read"),
     "fedpu.errors": ("FedpuError",),

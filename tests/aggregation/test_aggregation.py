@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fedpu.aggregation import AGGREGATIONS, FedAvg, FedProx, FedSGD, ServerState, weighted_mean
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.engine import Job, LocalEngine
 from fedpu.method import Batch

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fedpu.aggregation import IFCA, FedDyn, Scaffold
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import first_state, job_of
 from fedpu.config import Config
 from fedpu.engine import ClientStates, Job
 from fedpu.engine.client import draw_batches

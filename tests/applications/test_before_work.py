@@ -11,7 +11,8 @@ import torch
 
 import fedpu
 from command import fedpu as command
-from fedpu.applications.experiment import prepare, run_prepared
+from fedpu.applications.experiment import run_prepared
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data.files import File, FileSet, Origin
 from fedpu.errors import ConfigError, FedpuError, TrainingError

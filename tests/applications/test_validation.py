@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fedpu.applications.comparison import compare
-from fedpu.applications.experiment import prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data import load
 from fedpu.engine import initial_model

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedpu.applications.experiment import prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data import DataSettings, load
 from fedpu.errors import ConfigError

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, TensorDataset
 
 import fedpu
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data import READERS, DataSettings, load, read
 from fedpu.data.encoding import NumberColumn, WordColumn

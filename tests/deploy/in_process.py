@@ -15,7 +15,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
 
-from fedpu.applications.experiment import Result
+from fedpu.applications.training import Result
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.deploy.certificates import write_node_key

@@ -12,7 +12,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[
 
 from flwr.app import RecordDict
 
-from fedpu.applications.experiment import guard_of
+from fedpu.applications.training import guard_of
 from fedpu.config import Config
 from fedpu.data import Normalisation
 from fedpu.deploy.guard import NegativeClasses, ProtectedNodes, summed_negative_classes

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from fedpu.aggregation import AGGREGATIONS
-from fedpu.applications.experiment import job_of, prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import job_of
 from fedpu.config import Config
 from fedpu.engine import Job
 from fedpu.engine.stacked import StackedNetwork

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from fedpu.aggregation import FedProx
-from fedpu.applications.experiment import prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.engine import ClientTrainer, Job, LocalEngine
 from fedpu.engine.pool import Piece

@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedpu.applications.experiment import Result, job_of, prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import Result, job_of
 from fedpu.config import Config
 from fedpu.method import Batch, ClientRound, FedPU, Forward, Method, Outputs, Preparation, mixed_batches
 from fedpu.risk import RiskConstants, Terms, plain_constants
@@ -165,7 +167,7 @@ def test_views_change_what_is_learned(tiny_config: Config) -> None:
 
 def test_a_state_stays_with_its_client_and_something_shared_is_the_mean(tiny_config: Config) -> None:
     from fedpu.algorithm import rounds
-    from fedpu.applications.experiment import first_state
+    from fedpu.applications.training import first_state
 
     config = configured(tiny_config, Teacher())
     federation = prepare(config).federation

@@ -11,7 +11,8 @@ import torch
 
 from fedpu.aggregation import AGGREGATIONS
 from fedpu.applications.comparison import variant
-from fedpu.applications.experiment import prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.engine import Clients
 from fedpu.errors import ConfigError

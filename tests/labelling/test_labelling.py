@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.errors import ConfigError, LabellingError

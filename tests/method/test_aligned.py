@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from fedpu.applications.experiment import prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.labelling import Client

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fedpu.applications.comparison import compare, is_end
-from fedpu.applications.experiment import prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.method import LOWER_ENDS, Batch, FedPU, LabelledOnly, repeated_batches
 from fedpu.randomness import torch_generator

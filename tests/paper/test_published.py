@@ -4,7 +4,7 @@ import pytest
 
 from fedpu import Config
 from fedpu.applications.comparison import gap_closed
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.errors import ConfigError
 from fedpu.paper import cell_presets, common_columns, find_table, tables
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedpu.applications.experiment import prepare, run
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
 from fedpu.applications.prior_estimates import estimate_priors
 from fedpu.config import Config
 from fedpu.priors import estimate_client, guessing_warning

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpu.aggregation.base import weighted_mean
-from fedpu.applications.experiment import Prepared, prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import Prepared, prepare
 from fedpu.applications.prior_estimates import estimate_priors
 from fedpu.config import Config
 from fedpu.data import Dataset, load

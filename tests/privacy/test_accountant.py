@@ -12,7 +12,8 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
-from fedpu.applications.experiment import guard_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import guard_of
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.privacy import Guard, accountant

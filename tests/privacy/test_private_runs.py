@@ -15,7 +15,9 @@ from scipy import stats
 
 from fedpu.aggregation import AGGREGATIONS
 from fedpu.applications.comparison import compare
-from fedpu.applications.experiment import Result, first_state, guard_of, job_of, prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import Result, first_state, guard_of, job_of
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.privacy import Guard, Layout

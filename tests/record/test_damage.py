@@ -141,7 +141,7 @@ def test_two_processes_do_not_go_on_with_one_run(stopped: Path) -> None:
 
 
 def test_a_state_that_is_not_finite_is_not_kept(tiny_config: Config, runs: Path, stopped: Path) -> None:
-    from fedpu.applications.experiment import first_state
+    from fedpu.applications.training import first_state
     from fedpu.engine import ClientStates
 
     directory = RunDirectory.open(stopped)

@@ -17,7 +17,8 @@ import safetensors.torch
 import torch
 
 import fedpu
-from fedpu.applications.experiment import prepare, resume, run
+from fedpu.applications.experiment import resume, run
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.data import load
 from fedpu.errors import FedpuError

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedpu.applications.comparison import compare, gap_closed, variant
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.errors import FedpuError
 from fedpu.labelling import holdings

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedpu import theory
-from fedpu.applications.experiment import prepare
+from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.errors import ConfigError
 from fedpu.labelling import ClassSummary

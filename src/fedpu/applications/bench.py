@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, guard_of, job_of, prepare
 from fedpu.applications.memory import memory_of_all_processes
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import first_state, guard_of, job_of
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.errors import FedpuError

@@ -12,7 +12,8 @@ from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 
-from fedpu.applications.experiment import prepare, run_prepared
+from fedpu.applications.experiment import run_prepared
+from fedpu.applications.prepared import prepare
 from fedpu.applications.suggestion import config_for
 from fedpu.applications.trained import TrainedModel
 from fedpu.data import Dataset, read

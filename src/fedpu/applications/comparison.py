@@ -8,16 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedpu.applications.experiment import (
-    OnNote,
-    OnRound,
-    Outcome,
-    describe_test,
-    make_ready,
-    prepare,
-    run_or_resume,
-)
+from fedpu.applications.experiment import OnNote, Outcome, run_or_resume
+from fedpu.applications.prepared import describe_test, prepare
 from fedpu.applications.progress import round_bar
+from fedpu.applications.training import OnRound, make_ready
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, DataSettings, load
 from fedpu.errors import ConfigError, FedpuError

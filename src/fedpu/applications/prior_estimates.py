@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
-from fedpu.applications.experiment import OnRound, Prepared, prepare, resume, run_prepared
+from fedpu.applications.experiment import resume, run_prepared
+from fedpu.applications.prepared import Prepared, prepare
+from fedpu.applications.training import OnRound
 from fedpu.config import Config
 from fedpu.data import Dataset
 from fedpu.engine import client_outputs

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpu.applications.comparison import split_methods
-from fedpu.applications.experiment import OnNote, OnRound, RoundLine, run_or_resume
+from fedpu.applications.experiment import OnNote, run_or_resume
+from fedpu.applications.recording import RoundLine
+from fedpu.applications.training import OnRound
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset, load
 from fedpu.errors import ConfigError, FedpuError, TrainingError

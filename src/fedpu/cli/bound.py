@@ -38,7 +38,7 @@ def bound(
     Example: 'fedpu bound --preset quickstart --delta 0.01 --out bound.png'.
     """
     from fedpu import theory
-    from fedpu.applications.experiment import prepare
+    from fedpu.applications.prepared import prepare
     from fedpu.method import METHODS
     from fedpu.report.bound import bound_dict, bound_table, ratio_table, save_bound
 

@@ -21,7 +21,9 @@ from fedpu.errors import ConfigError, FedpuWarning
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fedpu.applications.experiment import OnNote, OnRound, RoundLine
+    from fedpu.applications.experiment import OnNote
+    from fedpu.applications.recording import RoundLine
+    from fedpu.applications.training import OnRound
     from fedpu.config import Config
     from fedpu.data import Dataset
 

@@ -53,7 +53,9 @@ def run(
 
     Examples: 'fedpu run --preset quickstart', 'fedpu run --data patients.csv', 'fedpu run my.toml --set seed=1'.
     """
-    from fedpu.applications import experiment
+    from fedpu.applications.experiment import resume as go_on
+    from fedpu.applications.experiment import run_prepared
+    from fedpu.applications.prepared import prepare
     from fedpu.record import RunDirectory
     from fedpu.report import read_groups, save_report
 
@@ -70,11 +72,11 @@ def run(
         with round_progress(quiet) as progress:
             on_round = progress.start(name, chosen.aggregation.rounds)
             if resume is not None:
-                result = experiment.resume(folder, on_round=on_round, on_note=print_notes(quiet))
+                result = go_on(folder, on_round=on_round, on_note=print_notes(quiet))
             else:
                 RunDirectory.refuse_taken(folder)
-                prepared = experiment.prepare(chosen, dataset)
-                result = experiment.run_prepared(chosen, prepared, folder, on_round, print_notes(quiet))
+                prepared = prepare(chosen, dataset)
+                result = run_prepared(chosen, prepared, folder, on_round, print_notes(quiet))
     except KeyboardInterrupt:
         told = f"The finished rounds are kept: go on with 'fedpu run --resume {folder}'." if folder.exists() else ""
         errors.print(f"Stopped. {told}", highlight=False, soft_wrap=True)

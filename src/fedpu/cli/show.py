@@ -22,7 +22,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Draw who has labelled what: clients × classes, each labelled, unlabelled or absent."""
-    from fedpu.applications.experiment import prepare
+    from fedpu.applications.prepared import prepare
     from fedpu.labelling import holdings
     from fedpu.report import save_picture, terminal_picture
 

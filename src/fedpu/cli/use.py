@@ -35,7 +35,7 @@ def evaluate(
     """Measure a run's model on the test set: accuracy, and precision, recall, F1 and calibration for each class."""
     from rich.table import Table
 
-    from fedpu.applications.experiment import describe_test
+    from fedpu.applications.prepared import describe_test
     from fedpu.applications.trained import load_model
     from fedpu.data import load
     from fedpu.record import RunDirectory

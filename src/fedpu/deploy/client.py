@@ -13,7 +13,8 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from fedpu.applications.experiment import job_of, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import job_of
 from fedpu.config import Config
 from fedpu.data import dtype_name
 from fedpu.deploy import secure_client

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedpu.applications.experiment import OnRound, prepare
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import OnRound
 from fedpu.config import Config
 from fedpu.deploy.control import register, start_run
 from fedpu.deploy.folder import Deployment, create, refuse_validation, write_config

@@ -13,7 +13,8 @@ import torch
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedpu.applications.experiment import Result, ServerSide, first_state, guard_of, train
+from fedpu.applications.prepared import ServerSide
+from fedpu.applications.training import Result, first_state, guard_of, train
 from fedpu.config import Config
 from fedpu.data import load
 from fedpu.deploy.folder import refuse_validation

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fedpu.aggregation import Aggregation, ServerState
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import Prepared, first_state, job_of, prepare, serving_of
+from fedpu.applications.prepared import Prepared, prepare
+from fedpu.applications.training import first_state, job_of, serving_of
 from fedpu.augmentation import Augmentation
 from fedpu.config import Config
 from fedpu.data import Dataset, DataSettings, load

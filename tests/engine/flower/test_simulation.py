@@ -19,7 +19,9 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import first_state, job_of, prepare, run, serving_of
+from fedpu.applications.experiment import run
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import first_state, job_of, serving_of
 from fedpu.config import Config
 from fedpu.engine import FlowerEngine
 from fedpu.engine.flower.simulation import Simulation
