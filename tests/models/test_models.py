@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedpu.errors import ConfigError
-from fedpu.models import MLP, MODELS, ColourCNN, OwnModel, PaperCNN, ResNet9, Text
+from fedpu.models import MLP, MODELS, ColourCNN, OwnModel, PaperCNN, ResNet9, SmallResNet, Text
 from fedpu.testing import check_model
 
 
@@ -91,3 +91,17 @@ def test_a_users_own_model_is_imported(tmp_path, monkeypatch: pytest.MonkeyPatch
         OwnModel(name="no_such_module:net").build((5,), 3)
     with pytest.raises(ConfigError, match="not callable"):
         OwnModel(name="a_users_net:number").build((5,), 3)
+
+
+def test_filters_of_the_small_resnet_are_standardised_whatever_its_weights_are() -> None:
+    torch.manual_seed(0)
+    layer = SmallResNet(width=8).build((3, 32, 32), 10)[0]
+    images = torch.randn(2, 3, 32, 32)
+    weights = layer.weight.detach().clone()
+    before = layer(images)
+    with torch.no_grad():
+        layer.weight.copy_(3 * weights + torch.randn(8, 1, 1, 1))
+    assert torch.allclose(layer(images), before, atol=1e-3)
+    rows = torch.nn.functional.unfold(images, 4, padding=1, stride=2)
+    standard = torch.stack([(w - w.mean()) / (w - w.mean()).norm() for w in weights.flatten(1)])
+    assert torch.allclose(before.flatten(2), 2**0.5 * standard @ rows, atol=1e-3)

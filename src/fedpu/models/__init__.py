@@ -5,15 +5,23 @@ from fedpu.models.cnn import ColourCNN, PaperCNN
 from fedpu.models.mlp import MLP
 from fedpu.models.own import OwnModel
 from fedpu.models.resnet9 import ResNet9
+from fedpu.models.small_resnet import SmallResNet
 from fedpu.models.text import Text
 from fedpu.registry import Registry
 
 MODELS: Registry[type[Model]] = Registry(
     "model",
-    {"paper-cnn": PaperCNN, "mlp": MLP, "colour-cnn": ColourCNN, "resnet9": ResNet9, "text": Text},
+    {
+        "paper-cnn": PaperCNN,
+        "mlp": MLP,
+        "colour-cnn": ColourCNN,
+        "small-resnet": SmallResNet,
+        "resnet9": ResNet9,
+        "text": Text,
+    },
     group="fedpu.models",
     base=Model,
     function=OwnModel,
 )
 
-__all__ = ["MLP", "MODELS", "ColourCNN", "Model", "OwnModel", "PaperCNN", "ResNet9", "Text"]
+__all__ = ["MLP", "MODELS", "ColourCNN", "Model", "OwnModel", "PaperCNN", "ResNet9", "SmallResNet", "Text"]
