@@ -6,8 +6,12 @@ import pytest
 import torch
 from hypothesis import settings
 
-from fedpu.config import Config
-from fedpu.data import Dataset, DataSettings, load
+import shapes
+
+shapes.check("fedpu")  # before anything of it is imported
+
+from fedpu.config import Config  # noqa: E402
+from fedpu.data import Dataset, DataSettings, load  # noqa: E402
 
 # Machines are noisy and tests must not be: no deadlines, and the same examples in every run.
 settings.register_profile("fedpu", deadline=None, derandomize=True)
