@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from hypothesis import settings
 
-from fedpu.config import Config
-from fedpu.data import Dataset, DataSettings, load
+import shapes
+
+shapes.check("fedpu")  # before anything of it is imported
+
+from fedpu.config import Config  # noqa: E402
+from fedpu.data import Dataset, DataSettings, load  # noqa: E402
 
 # Machines are noisy and tests must not be: no deadlines, and the same examples in every run.
 settings.register_profile("fedpu", deadline=None, derandomize=True)
@@ -17,6 +23,12 @@ settings.load_profile("fedpu")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first: tests that start Flower's processes, which mostly wait, while others compute."""
     items.sort(key=lambda item: item.get_closest_marker("nodes") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Take what is imported out of the collecting of garbage, which looked at a million objects again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

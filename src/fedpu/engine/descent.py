@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from fedpu.engine.sgd import Sgd
 from fedpu.method import Batch, Method
 from fedpu.round import Broadcast, Tensors, Work, prefixed, under
 
@@ -116,5 +117,5 @@ def start_descent(method: Method, network: nn.Module, sent: Broadcast, work: Wor
     return Descent(network, work, correct)
 
 
-def _sgd(parameters: Iterable[Tensor], work: Work) -> torch.optim.SGD:
-    return torch.optim.SGD(list(parameters), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay)
+def _sgd(parameters: Iterable[Tensor], work: Work) -> Sgd:
+    return Sgd(parameters, work.lr, work.momentum, work.weight_decay)

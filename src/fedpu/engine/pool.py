@@ -144,19 +144,32 @@ def start_pool(make_trainer: Callable[[], Trainer], workers: int) -> Iterator[Po
             keep_freed_memory()
             yield Pool(make_trainer(), None, 1)
             return
-        # Collecting garbage writes to every object, and what is written is not shared with forked workers any more.
-        gc.collect()
-        gc.freeze()
-        crew = Crew(make_trainer, workers)
-        try:
-            yield Pool(None, crew, workers)
-        except BaseException:
-            crew.stop(now=True)
-            raise
-        crew.stop(now=False)
+        with _no_collecting():
+            crew = Crew(make_trainer, workers)
+            try:
+                yield Pool(None, crew, workers)
+            except BaseException:
+                crew.stop(now=True)
+                raise
+            crew.stop(now=False)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Leave all objects that there are to themselves: collecting garbage writes to every one of them, and what is
+    written is not shared with forked workers any more. Where somebody else has done so, it stays as they want it.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
     finally:
         gc.unfreeze()
-        torch.set_num_threads(threads)
 
 
 def keep_freed_memory() -> None:

@@ -39,7 +39,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from jaxtyping import Bool, Float, Int64
 from pydantic import Field
-from scipy.spatial import KDTree
 from torch import Tensor
 
 from fedpu.method.base import Batch, ClientRound, Forward, Method, OutputsOf, Parts, Preparation
@@ -225,6 +224,8 @@ def nearest(vectors: dict[int, Float[Tensor, " C"]], count: int) -> dict[int, li
     clients = sorted(vectors)
     points = torch.stack([vectors[k] for k in clients]).double().numpy()
     asked = min(count + 1, len(clients))
+    from scipy.spatial import KDTree  # a quarter of a second that other methods need not wait
+
     _, found = KDTree(points).query(points, asked)
     return {
         k: [clients[place] for place in places if clients[place] != k][:count]

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import special
 from torch import nn
 
 from fedpu.errors import ConfigError
@@ -29,6 +28,8 @@ def gaussian(source: Source, size: int, seed: int, purpose: str, *keys: int) -> 
     """Return standard normal noise of ``(seed, purpose, keys)``, or of the operating system's randomness."""
     if source == "seed":
         return numpy_generator(seed, purpose, *keys).standard_normal(size)
+    from scipy import special
+
     return special.ndtri(uniform(size))  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int64
-from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from fedpu.priors.estimators.base import Matrix, Sample, Vector
@@ -69,6 +68,8 @@ def _most_likely(
         error = weights[:, None] * (np.exp(likelihood) - target)
         gradient = np.concatenate([[-(error * scaled).sum()], error.sum(axis=0) * biased])
         return float(-(weights[:, None] * target * likelihood).sum()), gradient
+
+    from scipy.optimize import minimize  # takes a third of a second, which few runs need
 
     found = minimize(loss, np.zeros(1 + classes), jac=True, method="L-BFGS-B", bounds=[(-_MOST, _MOST)] * (1 + classes))
     return float(np.exp(found.x[0])), found.x[1:] - found.x[1:].mean()
