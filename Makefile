@@ -23,7 +23,7 @@ SECONDS ?= 600
 .PHONY: run test test-again soak stranger check docs format clean
 
 run: $(READY_TO_RUN)
-	$(BIN)/fedpu compare --preset quickstart
+	PYTHONDONTWRITEBYTECODE= $(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -53,11 +53,14 @@ format: $(READY)
 
 $(READY_TO_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+# Of PyTorch's thousands of modules a run imports a fraction: those are compiled when they are first used, not all of them now.
+	PIP_NO_COMPILE=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
 $(READY): $(READY_TO_RUN)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# Tests start many processes, some of which are told not to write what they compile. A few files are no Python, and are left.
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	touch $@
 
 clean:

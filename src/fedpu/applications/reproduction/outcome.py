@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scipy.stats import t as student_t
+from scipy.special import stdtrit  # Student's quantile; scipy.stats has it, too, and takes a second to import
 
 from fedpu.applications.comparison import gap_closed
 from fedpu.applications.reproduction.plan import run_of
@@ -39,7 +39,7 @@ def paired(differences: Sequence[float]) -> Paired | None:
     mean, count = statistics.fmean(differences), len(differences)
     if count == 1:
         return Paired(mean, None, count)
-    quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, count - 1))
+    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
     half = quantile * statistics.stdev(differences) / count**0.5
     return Paired(mean, (mean - half, mean + half), count)
 
