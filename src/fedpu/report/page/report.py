@@ -13,7 +13,7 @@ import tomli_w
 from fedpu.record import write_atomically
 from fedpu.report.colours import Style, styles
 from fedpu.report.page.charts import Chart, Series, on_common_axis, over_seeds, term_styles
-from fedpu.report.page.runs import Group, RecordedRun, gaps
+from fedpu.report.page.runs import Group, RecordedRun, gaps, is_number
 from fedpu.report.page.sentences import per_cent, question, verdict
 from fedpu.report.page.shell import details, page
 from fedpu.report.page.tables import confusion_figure, holdings_figure, per_class_figure, soft
@@ -123,7 +123,7 @@ def _accuracy(group: Group) -> str:
 
 def _mean(group: Group, key: str, form: str) -> str:
     """Return the mean over seeds of a number of the result."""
-    found = [run.facts[key] for run in group.runs if run.result is not None and run.facts.get(key) is not None]
+    found = [run.facts[key] for run in group.runs if run.result is not None and is_number(run.facts.get(key))]
     return form.format(statistics.fmean(found)) if found else "–"
 
 
@@ -219,7 +219,7 @@ def _terms(groups: Sequence[Group]) -> str:
 
 def _term(run: RecordedRun, name: str) -> dict[int, float]:
     return {
-        line["round"]: float(line["risk"][name]) for line in run.rounds if line.get("risk", {}).get(name) is not None
+        line["round"]: float(line["risk"][name]) for line in run.rounds if is_number(line.get("risk", {}).get(name))
     }
 
 

@@ -6,6 +6,7 @@ Configurations are read as plain tables, so that a page can be made where a user
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,11 @@ from fedpu.record import RunDirectory, reading
 
 Table = dict[str, Any]
 SAME_DATA = ("data", "partition", "labelling")
+
+
+def is_number(value: Any) -> bool:
+    """Can it be drawn? Not where nothing was measured, nor NaN or infinity."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class RecordedRun:
 
     def curve(self, key: str) -> dict[int, float]:
         """Return a number of each round that has it."""
-        return {line["round"]: float(line[key]) for line in self.rounds if line.get(key) is not None}
+        return {line["round"]: float(line[key]) for line in self.rounds if is_number(line.get(key))}
 
 
 @dataclass(frozen=True)
