@@ -1,6 +1,7 @@
 # make run    set up what a run needs, then aligned targets, FedPU and two baselines on 4,000 MNIST images
 # make test   set up the rest, then all tests
 # make soak   kills, damage, liars and bad inputs at random, for SECONDS=600 or as long as you say; report in runs/soak
+# make stranger  clone, wheel and source archive, each in an empty environment outside the repository: five lines, the table
 # make check  format, lint, types, and the order of the modules
 # make docs   the documentation as a site, in site/
 
@@ -19,10 +20,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 SECONDS ?= 600
 
-.PHONY: run test test-again soak check docs format clean
+.PHONY: run test test-again soak stranger check docs format clean
 
 run: $(READY_TO_RUN)
-	$(BIN)/fedpu compare --preset quickstart
+	PYTHONDONTWRITEBYTECODE= $(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -33,6 +34,9 @@ test-again: $(READY)
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak --seconds $(SECONDS) --out runs/soak
+
+stranger:
+	$(PYTHON) benchmarks/stranger.py
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -49,11 +53,14 @@ format: $(READY)
 
 $(READY_TO_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+# Of PyTorch's thousands of modules a run imports a fraction: those are compiled when they are first used, not all of them now.
+	PIP_NO_COMPILE=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
 $(READY): $(READY_TO_RUN)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# Tests start many processes, some of which are told not to write what they compile. A few files are no Python, and are left.
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	touch $@
 
 clean:

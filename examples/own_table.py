@@ -36,6 +36,7 @@ def main() -> None:
     result = fedpu.run(fedpu.config_for(data), data=data, out="runs/wines")
     print(result.predict("new.csv")[:5])
     print(result.predict_proba("new.csv")[:5].round(3))
+    print(fedpu.write_report("runs/wines"))  # one page to look at
     print(result.summary["measured_on"]["note"], result.summary["estimates"]["accuracy"])
 
 

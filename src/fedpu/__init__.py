@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedpu.method import Batch, ClientRound, Method, Preparation
     from fedpu.models import Model
     from fedpu.partition import Partition, Partitioner
+    from fedpu.report import write_report
     from fedpu.risk import FedPULoss
     from fedpu.round import Update, Work
 
@@ -52,6 +53,7 @@ _HOME = {
     "fedpu.method": ("Batch", "ClientRound", "Method", "Preparation"),
     "fedpu.models": ("Model",),
     "fedpu.partition": ("Partition", "Partitioner"),
+    "fedpu.report": ("write_report",),
     "fedpu.risk": ("FedPULoss",),
     "fedpu.round": ("Update", "Work"),
 }
@@ -90,6 +92,7 @@ __all__ = [
     "read",
     "resume",
     "run",
+    "write_report",
 ]
 
 

@@ -17,9 +17,9 @@ import typer
 import fedpu
 from fedpu.cli import known
 from fedpu.cli.app import app
-from fedpu.cli.console import finite
 from fedpu.config import Config
 from fedpu.data import SOURCES, data_directory
+from fedpu.valid_json import json_text
 
 HEAVY = ("torch", "numpy", "pydantic", "matplotlib", "sklearn", "scipy", "flwr")
 LIGHT = ("--help", "--version", "config", "config --presets", "data list", "run --help", "deploy init --help")
@@ -128,7 +128,7 @@ def test_help_is_plain_and_every_command_with_output_can_print_json(path: tuple[
 
 def test_json_has_no_number_that_is_none() -> None:
     given = {"a": [1.0, float("nan")], "b": ({"c": float("inf")}, 2), "d": None, "e": True}
-    assert json.loads(json.dumps(finite(given), allow_nan=False)) == {
+    assert json.loads(json_text(given)) == {
         "a": [1.0, None],
         "b": [{"c": None}, 2],
         "d": None,

@@ -210,6 +210,27 @@ def test_a_file_of_test_rows_is_the_test_set(tmp_path: Path) -> None:
         load(DataSettings(name=str(tmp_path / "own.csv"), test=str(tmp_path / "own.csv")))
 
 
+def test_a_test_set_may_be_handed_over_in_any_form() -> None:
+    rng = np.random.default_rng(0)
+    x, y, x_test, y_test = rng.normal(size=(20, 2)), np.arange(20) % 2, rng.normal(size=(6, 2)), np.arange(6) % 2
+    arrays = fedpu.read(x, np.where(y == 1, 1, np.arange(20) % 3 - 1).clip(-1, 1), x_test=x_test, y_test=y_test)
+    assert arrays.test_origin == "given"
+    assert arrays.test_labels.tolist() == y_test.tolist()
+    names = np.array(["no", "yes"])
+    frame, test = (pd.DataFrame({"a": one[:, 0], "b": one[:, 1]}) for one in (x, x_test))
+    apart = fedpu.read(frame, names[y], x_test=test, y_test=names[y_test])
+    inside = fedpu.read(frame.assign(label=names[y]), x_test=test.assign(label=names[y_test]))
+    assert apart.test_labels.tolist() == inside.test_labels.tolist() == y_test.tolist()
+    assert torch.equal(apart.test_inputs, inside.test_inputs)
+    with pytest.raises(DataError, match="no x_test"):
+        fedpu.read(x, y, y_test=y_test)
+    with pytest.raises(DataError, match="hand them over as y_test"):
+        fedpu.read(x, y, x_test=x_test)
+    with pytest.raises(ConfigError, match="Did you mean 'test'") as told:
+        fedpu.read(x, y, xtest=np.zeros((1000, 50)))
+    assert len(str(told.value)) < 300
+
+
 def test_columns_are_named_by_settings_and_left_out(tmp_path: Path) -> None:
     frame = a_table().rename(columns={"label": "animal", "client": "site"})
     frame["when"] = pd.Timestamp("2020-02-02")

@@ -23,6 +23,7 @@ from fedpu.errors import FedpuError
 from fedpu.flower.app_folder import PACKAGE
 from fedpu.flower.processes import Child, free_port
 from fedpu.record import RunDirectory
+from fedpu.report import write_report
 
 pytestmark = pytest.mark.nodes
 
@@ -120,6 +121,12 @@ def test_the_model_is_that_of_one_process(
 
 def test_what_an_aggregation_keeps_with_clients_is_that_of_one_process(runs: Path, several: dict[str, Config]) -> None:
     assert_same_model(runs / "fedpu-scaffold", several["fedpu-scaffold"])
+
+
+def test_a_deployed_run_can_be_shown_on_a_page(runs: Path) -> None:
+    text = write_report(runs / "fedpu-fedavg").read_text("utf-8")
+    assert "Test accuracy by round" in text
+    assert "3 clients" in text
 
 
 def test_priors_are_estimated_as_in_one_process(runs: Path, several: dict[str, Config]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
+import fedpu
 from fedpu.config import Config
 from fedpu.data import Normalisation
 from fedpu.deploy import NodeSettings
@@ -57,6 +59,55 @@ def test_a_folder_has_a_folder_a_class_and_one_for_the_unlabelled(tmp_path: Path
     (tmp_path / "cow").mkdir()
     with pytest.raises(DataError, match="'cow', which is no class of the federation"):
         read_own(node(tmp_path), CLASSES)
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> fedpu.Dataset:
+    """The server's table, all labelled, which gives the rule for columns; the node's file has others and fewer."""
+    rows = {"age": [61.0, 48, 35, 70], "ward": ["A", "B", "A", "B"], "dose": [0.5, np.nan, 1.5, 1.0]}
+    server = pd.DataFrame(rows | {"label": ["cat", "dog", "owl", "cat"]})
+    own = {"ward": ["B", "C", None], "dose": [2.0, np.nan, 0.0], "age": [20.0, 30, 40], "id": ["x", "y", "z"]}
+    table = pd.DataFrame(own | {"kind": ["dog", None, None]})
+    table.to_csv(tmp_path / "vet.csv", index=False)
+    table.to_parquet(tmp_path / "vet.parquet")
+    return fedpu.read(server, test_fraction=0)
+
+
+@pytest.mark.parametrize("file", ["vet.csv", "vet.parquet"])
+def test_a_table_is_read_by_the_federations_rule(tmp_path: Path, patients: fedpu.Dataset, file: str) -> None:
+    settings = NodeSettings(name="vet", data=str(tmp_path / file), label="kind")
+    client = own_federation(settings, CONFIG, ModelCard.of(patients)).client(0)
+    assert client.labels.tolist() == [1, -1, -1]
+    # age; ward A, ward B, of which C is neither; dose with the server's median for what is missing, and its mark
+    assert client.inputs.tolist() == [[20, 0, 1, 2, 0], [30, 0, 0, 1, 1], [40, 0, 0, 0, 0]]
+    assert client.inputs.dtype == patients.inputs.dtype
+
+
+def test_a_table_without_a_rule_is_one_of_numbers_alone(tmp_path: Path, patients: fedpu.Dataset) -> None:
+    settings = NodeSettings(name="vet", data=str(tmp_path / "vet.csv"), label="kind")
+    with pytest.raises(DataError, match="a rule that all nodes must share"):
+        read_own(settings, CLASSES)
+    inputs, labels = read_own(settings.model_copy(update={"ignore": ["id", "ward", "dose"]}), CLASSES)
+    assert inputs.tolist() == [[20], [30], [40]]
+    assert labels.tolist() == [1, -1, -1]
+
+
+def test_what_a_table_lacks_is_said(tmp_path: Path, patients: fedpu.Dataset) -> None:
+    with pytest.raises(DataError, match="no column 'label'"):
+        read_own(node(tmp_path / "vet.csv"), CLASSES)
+    settings = NodeSettings(name="vet", data=str(tmp_path / "vet.csv"), label="kind")
+    with pytest.raises(DataError, match="the label 'dog', which is none of its classes"):
+        read_own(settings, ("cat", "cow"), encoding=patients.encoding)
+    (tmp_path / "vet.xlsx").touch()
+    with pytest.raises(DataError, match="none that can be read"):
+        read_own(node(tmp_path / "vet.xlsx"), CLASSES)
+
+
+def test_short_texts_are_filled_up_to_the_length_of_the_federation(tmp_path: Path) -> None:
+    np.savez(tmp_path / "vet.npz", x=np.array([[3, 4], [5, 6]]), y=[1, -1])
+    card = ModelCard((4,), "int64", CLASSES, Normalisation.of_tokens())
+    client = own_federation(node(tmp_path / "vet.npz"), CONFIG, card).client(0)
+    assert client.inputs.tolist() == [[3, 4, 0, 0], [5, 6, 0, 0]]
 
 
 def test_a_function_returns_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,16 @@ import tomllib
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
 import torch
 import typer
 
+import fedpu
 from fedpu.applications.comparison import split_methods, variant
 from fedpu.cli import main
 from fedpu.cli.app import app
 from fedpu.config import Config
+from patients import write_patients
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")]}
@@ -79,11 +80,9 @@ def test_python_and_toml_blocks_are_python_and_toml() -> None:
 
 def test_the_code_of_the_first_pages_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
+    write_patients(tmp_path)
     names = {
-        "x": rng.normal(size=(400, 1, 8, 8)).astype(np.float32),
-        "y": np.arange(400) % 10,
-        "owner": np.arange(400) // 40,
+        "fedpu": fedpu,
         "model": torch.nn.Linear(4, 10),
         "inputs": torch.zeros(6, 4),
         "labels": torch.tensor([3, 3, -1, -1, -1, -1]),

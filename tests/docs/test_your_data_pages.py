@@ -6,11 +6,10 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from command import fedpu as command
+from patients import write_patients
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,18 +20,12 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", ["your-data.md", "models.md"])
 def test_every_block_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"age": rng.integers(20, 80, 60), "ward": rng.choice(["A", "B"], 60)})
-    table["dose"] = np.where(rng.random(60) < 0.2, np.nan, rng.random(60).round(1))
-    table[:10].to_csv(tmp_path / "new.csv", index=False)
-    table["label"] = np.where(rng.random(60) < 0.5, np.where(table["age"] > 50, "ill", "well"), None)
-    table["client"] = rng.choice(["north", "south"], 60)
-    table.to_csv(tmp_path / "patients.csv", index=False)
+    columns = write_patients(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for kind, text in blocks(page):
         if kind == "csv":
-            assert text.splitlines()[0].split(",") == list(table.columns)
+            assert text.splitlines()[0].split(",") == columns
         elif kind == "python":
             exec(compile(text, page, "exec"), names)
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command import fedpu as command
 from fedpu import Dataset
 from fedpu.applications import comparison, experiment
 from fedpu.config import Config
@@ -21,6 +22,7 @@ from fedpu.report import save_comparison
 from fedpu.report.colours import STYLES, styles
 from fedpu.report.page import Group, RecordedRun, read_groups, report_page
 from fedpu.report.page.sentences import question, verdict
+from patients import write_patients
 
 METHODS_SHOWN = ["fedpu", "fedpu+lent=off", "positive-only", "supervised"]
 LOADING = {"src", "href", "srcset", "data", "poster", "action"}
@@ -219,6 +221,41 @@ def test_lines_stand_out_from_light_and_dark_pages() -> None:
         assert contrast(style.dark, "#1e252d") > 3
 
 
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison on a table that nobody has labelled as a whole."""
+    folder = tmp_path_factory.mktemp("partly")
+    write_patients(folder)
+    methods = ["--methods=fedpu,positive-only", "--set=aggregation.rounds=3", "--set=engine.workers=1"]
+    told = command("compare", "--data=patients.csv", "--out=compared", "--quiet", *methods, cwd=folder)
+    assert "right of" in told.stdout
+    return folder / "compared"
+
+
+def test_what_labelled_examples_say_is_not_called_an_accuracy(partly: Path) -> None:
+    alone = report_page(read_groups([partly / "fedpu-seed0"]))
+    for text in ((partly / "report.html").read_text("utf-8"), alone):
+        shown = re.sub(r"(?s)<script.*?</script>|<details>.*?</details>", "", text)
+        assert "Test accuracy" not in text
+        assert "test set" not in shown.replace("fully labelled test set", "")
+        assert "nobody knows the classes of the rest" in shown
+        assert "What partly labelled data can say: fedpu" in shown
+        assert "interval of 95 %" in shown
+        assert "is_accuracy" not in shown
+    assert "Its accuracy is not known; the estimate is" in alone
+    assert "right of labelled examples set aside" in (partly / "comparison.md").read_text()
+
+
+def test_measures_of_each_class_are_folded_into_the_page(folder: Path, page: str) -> None:
+    result = json.loads((folder / "fedpu-seed0/result.json").read_text())
+    part = page.partition("Precision, recall, F1 and calibration of each class: fedpu</summary>")[2]
+    part = part.partition("</details>")[0]
+    for one in result["measures"]["classes"]:
+        for key in ("precision", "recall", "f1", "calibration_error"):
+            assert (f"{one[key]:.3f}" if one[key] is not None else "–") in part
+    assert f"Brier score {result['measures']['brier']:.3f}" in part
+
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -233,7 +270,10 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_horizontal_scroll(pag
     )
     measure = """onload = () => setTimeout(() => { document.title = JSON.stringify({problems, frames: [...document
       .querySelectorAll("iframe")].map((f) => ({width: f.clientWidth, page: f.contentDocument.documentElement
-      .scrollWidth, drawn: f.contentDocument.querySelectorAll(".chart canvas").length}))}); }, 1000);"""
+      .scrollWidth, drawn: f.contentDocument.querySelectorAll(".chart canvas").length, ticks: f.contentWindow.eval(
+      "charts.filter((c) => c.given.xLabel === 'round').flatMap((c) => c.plot.axes[0]._splits)"),
+      scrolled: [...f.contentDocument.querySelectorAll(".confusion .wide")].filter((box) => box.scrollWidth >
+      box.clientWidth + 1).length}))}); }, 1000);"""
     wrapper = tmp_path / "wrapper.html"
     wrapper.write_text(f"<title>x</title><script>var problems = []; {measure}</script>{frames}", "utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
@@ -246,3 +286,7 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_horizontal_scroll(pag
     for frame in found["frames"]:
         assert frame["page"] <= frame["width"], frame
         assert frame["drawn"] == len(Parsed(page).charts)
+        assert frame["ticks"]
+        assert all(tick == int(tick) for tick in frame["ticks"]), "there is no half round"
+        if frame["width"] >= 820:
+            assert frame["scrolled"] == 0, "a confusion matrix has to be scrolled"

@@ -213,7 +213,7 @@ def _row(method: str, seeds: list[int], results: dict[tuple[str, int], Outcome])
     spent = [run.summary.get("epsilon") for run in runs]
     epsilon = max((value for value in spent if value is not None), default=None)
     row = Row(method, accuracies(method), gaps, [run.accuracies for run in runs], seconds, epsilon)
-    if not all("validation" in run.summary for run in runs):
+    if any(run.summary.get("validation") is None for run in runs):
         return row
     scores = [run.summary["validation"] for run in runs]
     return replace(row, validations=scores, validation_curves=[run.validations for run in runs])

@@ -20,6 +20,7 @@ from fedpu.evaluation import Metrics, estimates, evaluate, measure
 from fedpu.priors.running import PRIORS, priors_report
 from fedpu.privacy import Guard
 from fedpu.round import Tensors, under
+from fedpu.valid_json import finite
 from fedpu.validation import Validation, tallies, validation_of
 
 VALIDATION = ("validation", "validation_temperature", "validation_as_trained", "validation_accuracy")
@@ -68,7 +69,8 @@ def summary_of(
     states: ClientStates,
 ) -> dict[str, Any]:
     """Return what ``result.json`` says of a run: its last round, its data, and measures of the final model."""
-    return _summary(config, known, curve, guard) | _measured(config, known, network, states)
+    found: dict[str, Any] = finite(_summary(config, known, curve, guard) | _measured(config, known, network, states))
+    return found
 
 
 def _line(

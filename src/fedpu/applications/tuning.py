@@ -66,8 +66,10 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """Mean over seeds; infinite where training failed."""
-        return math.inf if self.error is not None else statistics.fmean(self.scores)
+        """Mean over seeds; infinite where training failed, or where the score of a model is no number."""
+        if self.error is not None or not all(map(math.isfinite, self.scores)):
+            return math.inf
+        return statistics.fmean(self.scores)
 
     @property
     def std(self) -> float:

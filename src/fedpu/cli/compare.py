@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +23,7 @@ from fedpu.cli.console import (
     print_notes,
     round_progress,
 )
+from fedpu.valid_json import json_text
 
 
 def compare(
@@ -73,7 +73,7 @@ def compare(
             ),
             on_note=print_notes(quiet),
         )
-    write_atomically(folder / "comparison.json", (json_format.dumps(result.to_dict(), indent=2) + "\n").encode())
+    write_atomically(folder / "comparison.json", json_text(result.to_dict(), indent=2).encode())
     page = save_comparison(result, folder)
     if json:
         print_json(result.to_dict() | {"folder": str(folder), "report": str(page)})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -17,6 +15,7 @@ from rich.text import Text
 
 from fedpu.cli import known
 from fedpu.errors import ConfigError, FedpuWarning
+from fedpu.valid_json import json_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -142,16 +141,7 @@ def plain_warnings() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Print JSON to standard output, untouched by the terminal's width; what is no number is null."""
-    print(json.dumps(finite(value), indent=2, allow_nan=False))
-
-
-def finite(value: Any) -> Any:
-    """Return plain data with None for every number that JSON can't hold."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(entry) for key, entry in value.items()}
-    return [finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+    print(json_text(value, indent=2), end="")
 
 
 def print_notes(quiet: bool) -> OnNote:
@@ -170,7 +160,7 @@ def measured(line: RoundLine) -> str:
     """Return what was measured in a round, in words; nothing where nothing was."""
     word = "right of labelled" if "measured_on" in line else "accuracy"
     told = [f"{word} {line['accuracy']:.2%}"] if "accuracy" in line else []
-    told += [f"validation {line['validation']:.4f}"] if "validation" in line else []
+    told += [f"validation {line['validation']:.4f}"] if line.get("validation") is not None else []
     return ", ".join(told)
 
 

@@ -57,6 +57,7 @@ def local(
     require_flower()
     from fedpu.deploy.local import deployed_config, local_deployment
     from fedpu.flower.temporary import temporary_folder
+    from fedpu.report import write_report
 
     if resume is not None:
         if config or preset or overrides or out:
@@ -80,13 +81,14 @@ def local(
     ):
         on_round = progress.start(chosen.method.model_dump()["name"], chosen.aggregation.rounds)
         summary = deployed.start_run(chosen, folder, resume is not None).wait(on_round)
+    page = write_report(folder)
     if json:
-        print_json(summary | {"run": str(folder)})
+        print_json(summary | {"run": str(folder), "report": str(page)})
     else:
         accuracy = "not measured" if summary["accuracy"] is None else f"{summary['accuracy']:.2%}"
         output.print(
             f"{summary['method']}: accuracy {accuracy} after {summary['rounds']} rounds on {summary['clients']} nodes. "
-            f"Run: {folder}",
+            f"Run: {folder}, report: {page}",
             highlight=False,
             soft_wrap=True,
         )

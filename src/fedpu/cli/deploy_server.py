@@ -98,6 +98,16 @@ def start(
     if stream:
         command = [found("flwr"), "log", run, CONNECTION, "--stream"]
         subprocess.run(command, env=environment(deployment.home), check=False)
+        _report(where)
+
+
+def _report(run: Path) -> None:
+    """Write the page of a run that is over, as 'fedpu run' does; one that failed has said so."""
+    from fedpu.record import RunDirectory
+    from fedpu.report import write_report
+
+    if RunDirectory(run).result() is not None:
+        errors.print(f"Report: {write_report(run)}", highlight=False, soft_wrap=True)
 
 
 def status(

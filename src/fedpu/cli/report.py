@@ -8,9 +8,6 @@ from typing import Annotated
 import typer
 
 from fedpu.cli.console import Json, output, print_json
-from fedpu.errors import ConfigError
-
-ENDINGS = (".html", ".htm")
 
 
 def report(
@@ -27,14 +24,11 @@ def report(
     Runs that differ in nothing but the seed are shown as one method. Example: 'fedpu report runs/a runs/b --out
     both.html'.
     """
-    from fedpu.report import read_groups, save_report
+    from fedpu.report import read_groups, write_report
 
-    if out is not None and out.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"'{out}' can't be written: a report is a page, whose name ends in .html.")
-    groups = read_groups(runs)
-    page = save_report(groups, out or runs[0] / "report.html")
+    page = write_report(*runs, out=out)
     if json:
-        methods = {group.label: {"accuracy": group.mean, "seeds": len(group.runs)} for group in groups}
+        methods = {group.label: {"accuracy": group.mean, "seeds": len(group.runs)} for group in read_groups(runs)}
         print_json({"report": str(page), "methods": methods})
     else:
         output.print(f"Report: {page}", highlight=False, soft_wrap=True)

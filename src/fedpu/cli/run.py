@@ -104,7 +104,7 @@ def outcome(summary: dict[str, Any]) -> str:
             told = f"; estimated accuracy {estimate:.0%}, from {summary['estimates']['priors']} class shares"
         measured = f"{summary['accuracy']:.2%} of {on['examples']:,} labelled examples set aside are right{told},"
     spent = f" ε {summary['epsilon']:.3g} at δ {summary['delta']:g}." if summary.get("epsilon") is not None else ""
-    held = f" Validation {summary['validation']:.4f}." if "validation" in summary else ""
+    held = f" Validation {summary['validation']:.4f}." if summary.get("validation") is not None else ""
     return (
         f"{measured} after {summary['rounds']} rounds ({summary['clients']} clients, {summary['labelled']:,} of "
         f"{summary['examples']:,} examples labelled).{held}{spent}"

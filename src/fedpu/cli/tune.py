@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +23,7 @@ from fedpu.cli.console import (
     print_notes,
     round_progress,
 )
+from fedpu.valid_json import json_text
 
 
 def tune(
@@ -93,7 +93,7 @@ def tune(
             on_note=print_notes(quiet),
         )
     told = result.to_dict(show_test)
-    write_atomically(folder / "tune.json", (json_format.dumps(told, indent=2) + "\n").encode())
+    write_atomically(folder / "tune.json", json_text(told, indent=2).encode())
     write_atomically(folder / "best.toml", result.best_config.to_toml().encode())
     if json:
         print_json(told | {"folder": str(folder)})

@@ -67,6 +67,22 @@ def to_dataset(raw: Raw, settings: DataSettings, encoding: Encoding | None = Non
     )
 
 
+def labelled_rows(raw: Raw, settings: DataSettings, encoding: Encoding | None) -> tuple[Any, Any, Encoding | None]:
+    """Return inputs, the name of each row's class (None where nobody knows it), and how columns became inputs.
+
+    That is what one client has by itself: it may know a single class, or none, of those that there are.
+    """
+    if isinstance(raw.x, Table):
+        raw = _without_columns(raw, settings)
+    x = raw.x
+    if isinstance(x, Table) and (settings.tokens or raw.tokens):
+        x = table_tokens(x, raw.name)
+    elif isinstance(x, Table):
+        encoding = encoding or Encoding.of(x, raw.name)
+        return encoding.encode(x, raw.name), names_of(raw.y), encoding
+    return x, names_of(raw.y), None
+
+
 def _without_columns(raw: Raw, settings: DataSettings) -> Raw:
     """Return labels, clients and inputs, which are columns of one table, apart."""
     problems = Problems()

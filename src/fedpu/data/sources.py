@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fedpu.data.functions import FUNCTIONS, read_with
 from fedpu.data.mnist import MNIST
 from fedpu.data.mnist_5k import MNIST_5K
 from fedpu.data.pooled import pooled
-from fedpu.data.raw import to_dataset
+from fedpu.data.raw import Raw, to_dataset
 from fedpu.data.readers import READERS, FileReader, need_reader, reader_for
 from fedpu.data.readers.folder import FolderReader
 from fedpu.data.settings import DataSettings, data_directory, expand
@@ -70,13 +71,22 @@ def _read(settings: DataSettings, encoding: Encoding | None) -> Dataset:
     )
 
 
-def read(source: Any, y: Any = None, *, client: Any = None, name: str | None = None, **settings: Any) -> Dataset:
+def read(
+    source: Any,
+    y: Any = None,
+    *,
+    client: Any = None,
+    x_test: Any = None,
+    y_test: Any = None,
+    name: str | None = None,
+    **settings: Any,
+) -> Dataset:
     """Return data of any form as a data set: a path, a DataFrame of pandas or polars, a sparse matrix, a torch or
     Hugging Face dataset, or arrays.
 
     ``y`` are the labels and ``client`` says whose each example is, where they are not part of ``source``; ``client``
-    may also name a column of it. ``settings`` are those of ``[data]``, such as ``label``, ``ignore``, ``tokens``,
-    ``test`` and ``test_fraction``.
+    may also name a column of it. ``x_test`` and ``y_test`` are a test set, all of it labelled. ``settings`` are
+    those of ``[data]``, such as ``label``, ``ignore``, ``tokens``, ``test`` and ``test_fraction``.
     """
     if isinstance(client, str):
         settings, client = settings | {"client": client}, None
@@ -91,8 +101,22 @@ def read(source: Any, y: Any = None, *, client: Any = None, name: str | None = N
         name=name or found.name,
         y=found.y if y is None else y,
         client=found.client if client is None else client,
+        test=_test(x_test, y_test, wanted) or found.test,
     )
     return to_dataset(raw, wanted)
+
+
+def _test(x: Any, y: Any, settings: DataSettings) -> Raw | None:
+    """Return a test set that was handed over; its labels may be a column of it."""
+    if x is None and y is not None:
+        raise DataError("There are labels y_test, and no x_test that they belong to.")
+    if x is None:
+        return None
+    reader = need_reader(x)
+    found = reader.read(x, settings) if y is None else replace(reader.inputs(x, settings), y=y)
+    if found.y is None and not isinstance(found.x, Table):
+        raise DataError("x_test has no labels: hand them over as y_test.")
+    return replace(found, name=f"test rows of {found.name}")
 
 
 def _settings(given: dict[str, Any]) -> DataSettings:
@@ -103,7 +127,9 @@ def _settings(given: dict[str, Any]) -> DataSettings:
         first = error.errors()[0]
         key = str(first["loc"][0])
         near = did_you_mean(key, DataSettings.model_fields) if key not in DataSettings.model_fields else ""
-        raise ConfigError(f"{key} = {given.get(key)!r} can't be used to read data: {first['msg']}.{near}") from error
+        raise ConfigError(
+            f"{key} = {reprlib.repr(given.get(key))} can't be used to read data: {first['msg']}.{near}"
+        ) from error
 
 
 def _file_forms() -> str:

@@ -9,12 +9,18 @@ import numpy as np
 import torch
 from jaxtyping import Int64, Num
 from torch import Tensor
+from torch.nn import functional
 
 from fedpu.config import Config
 from fedpu.data.dataset import as_inputs, as_labels, as_tokens
+from fedpu.data.encoding import Encoding
 from fedpu.data.images import is_image, read_images
+from fedpu.data.labels import numbered
+from fedpu.data.raw import labelled_rows
+from fedpu.data.readers import READERS, FileReader, reader_for
 from fedpu.data.readers.folder import UNLABELLED_FOLDERS
 from fedpu.data.readers.npz import load_npz
+from fedpu.data.settings import DataSettings
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import DataError
 from fedpu.labelling import UNLABELLED, Federation
@@ -25,20 +31,22 @@ from fedpu.registry import import_object, is_reference
 Own = tuple[Num[Tensor, "n *shape"], Int64[Tensor, " n"]]
 
 
-def read_own(node: NodeSettings, classes: tuple[str, ...], tokens: bool = False) -> Own:
-    """Return the node's examples and their labels in the federation's numbers, ``−1`` where it has none."""
+def read_own(
+    node: NodeSettings, classes: tuple[str, ...], tokens: bool = False, encoding: Encoding | None = None
+) -> Own:
+    """Return the node's examples and their labels in the federation's numbers, ``−1`` where it has none.
+
+    ``encoding`` is the federation's rule for the columns of a table, which the server's own table gave.
+    """
     assert node.data is not None
     what = f"the data of '{node.name}'"
     if is_reference(node.data):
         return _checked(*_called(node.data), classes, what, tokens)
     path = Path(node.data)
-    if not path.is_dir() and path.suffix.lower() != ".npz":
-        raise DataError(
-            f"A node reads a .npz file, a folder of images or a function module:function, and {path} is none of these. "
-            "Columns of a table become inputs by a rule that all nodes must share: encode them, and save a .npz file."
-        )
     if path.is_dir():
         return _checked(*_read_folder(path, node.image_size, classes), classes, what)
+    if path.suffix.lower() != ".npz":
+        return _checked(*_read_table(path, node, classes, tokens, encoding), classes, what, tokens)
     arrays = load_npz(path, required=("x", "y"))
     labels = arrays["y"]
     if "classes" in arrays:
@@ -48,7 +56,9 @@ def read_own(node: NodeSettings, classes: tuple[str, ...], tokens: bool = False)
 
 def own_federation(node: NodeSettings, config: Config, card: ModelCard) -> Federation:
     """Return the node as a federation of one client: its positive classes are those that it has labelled."""
-    inputs, labels = read_own(node, card.classes, card.tokens)
+    inputs, labels = read_own(node, card.classes, card.tokens, card.encoding)
+    if card.tokens:  # texts that are all shorter than the longest of the federation
+        inputs = functional.pad(inputs, (0, max(0, card.shape[0] - inputs.shape[1])))
     count = len(card.classes)
     if config.method.fully_labelled and bool((labels < 0).any()):
         raise DataError(f"The {config.method.model_dump()['name']} method needs every label, but '{node.name}' has −1.")
@@ -91,6 +101,28 @@ def _called(reference: str) -> tuple[Any, Any]:
     except (TypeError, ValueError) as error:
         raise DataError(f"'{reference}' must take no argument and return (x, y): {error}.") from error
     return x, y
+
+
+def _read_table(
+    path: Path, node: NodeSettings, classes: tuple[str, ...], tokens: bool, encoding: Encoding | None
+) -> tuple[Any, Any]:
+    """Read a file as 'fedpu run' does, but by the federation's rule where there is one."""
+    reader = reader_for(path)
+    if reader is None:
+        forms = "; ".join(READERS[name].what for name in READERS if issubclass(READERS[name], FileReader))
+        raise DataError(
+            f"A node reads a file, a folder of images or a function module:function, and {path} is none that can be "
+            f"read. Files are: {forms}."
+        )
+    settings = DataSettings(name=str(path), label=node.label, ignore=node.ignore, test_fraction=0.0, tokens=tokens)
+    inputs, names, rule = labelled_rows(reader.read(path, settings), settings, encoding)
+    if encoding is None and rule is not None and not rule.plain:
+        raise DataError(
+            f"{path} has columns of words or missing numbers, which become inputs by a rule that all nodes must share, "
+            "and the server has no table to take one from. Name a table of the same columns in the server's [data], "
+            "or give columns of numbers alone."
+        )
+    return inputs, numbered(names, classes, f"{path}: {node.label}")[0]
 
 
 def _renumbered(labels: Any, names: list[str], classes: tuple[str, ...], what: str) -> Any:

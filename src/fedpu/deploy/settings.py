@@ -26,8 +26,11 @@ class NodeSettings(Settings):
     )
     data: str | None = Field(
         None,
-        description="its own data: a .npz file, a folder of images, or 'module:function' that returns (x, y)",
+        description="its own data: a CSV, Parquet or .npz file, a folder of images, or 'module:function' that returns "
+        "(x, y)",
     )
+    label: str = Field("label", description="the column of a table that holds the classes")
+    ignore: list[str] = Field([], description="columns of a table to leave out, such as identifiers")
     partition: int | None = Field(
         None, ge=0, description="for a trial: be this client of the data set that the server's configuration names"
     )

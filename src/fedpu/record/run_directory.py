@@ -44,6 +44,10 @@ from fedpu.record.manifest import NAME as MANIFEST
 from fedpu.record.manifest import PREVIOUS, Checkpoint, Manifest, Sum, checked, current
 from fedpu.record.releases import Releases
 from fedpu.round import Tensors, prefixed, under
+from fedpu.valid_json import json_text
+
+UNDEFINED = ("loss", "validation", "validation_as_trained")
+"""numbers of a round that may be NaN or infinite, which ``rounds.jsonl`` has as null"""
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class RunDirectory:
         """Start the run directory of a deployment, whose server does not hold the data."""
         run = cls._new(path, f"fedpu deploy local --resume {path}")
         plain = {name: getattr(members, name) for name in Members.__dataclass_fields__}
-        content = json.dumps(plain | {"card": members.card.to_dict()}, indent=2) + "\n"
+        content = json_text(plain | {"card": members.card.to_dict()}, indent=2)
         run._put(run.members_file, content.encode())
         run._begin(config)
         return run
@@ -254,7 +258,7 @@ class RunDirectory:
         tensors = prefixed(groups | {"clients": states.to_tensors()})
         metadata = card.to_metadata() | {"round": str(state.round)}
         own = {name: value.clone() for name, value in tensors.items()}
-        content, text = safetensors.torch.save(own, metadata), (json.dumps(line) + "\n").encode()
+        content, text = safetensors.torch.save(own, metadata), json_text(line).encode()
         with telling_disk_errors(self.rounds_file), self.rounds_file.open("ab") as file:
             file.write(text)
             file.flush()
@@ -344,7 +348,7 @@ class RunDirectory:
         kept = [line for line in self.rounds() if line["round"] <= done]
         if [line["round"] for line in kept] != list(range(1, done + 1)):
             raise FedpuError(f"'{self.rounds_file}' is damaged: it does not hold the {done} rounds of the checkpoint.")
-        self._write_rounds("".join(json.dumps(line) + "\n" for line in kept).encode())
+        self._write_rounds("".join(map(json_text, kept)).encode())
         if self._current is None:  # a run without a manifest, which gets one here
             rounds = Sum(self._rounds_bytes, self._rounds_digest.hexdigest())
             self._current = Checkpoint(done, Sum.of_file(self.checkpoint_file), rounds)
@@ -406,13 +410,13 @@ class RunDirectory:
                 except json.JSONDecodeError:
                     break
                 _check_line(line)
-                lines.append(line)
+                lines.append(_with_nan(line))
         return lines
 
     def finish(self, state: ServerState, card: ModelCard, result: dict[str, Any]) -> None:
         """Write the final model and the result; the checkpoint before the last is not needed any more."""
         model = safetensors.torch.save(state.model, card.to_metadata())
-        outcome = (json.dumps(result, indent=2) + "\n").encode()
+        outcome = json_text(result, indent=2).encode()
         self.previous_file.unlink(missing_ok=True)
         last = () if self._current is None else (self._current,)
         self._manifest = (
@@ -475,9 +479,19 @@ def _check_line(line: dict[str, Any]) -> None:
     seconds = line.get("seconds", 0.0)
     if type(seconds) not in (int, float) or not math.isfinite(seconds):
         raise ValueError(f"round {line['round']} took {seconds!r} seconds")
-    for name in ("accuracy", "loss", "validation"):
-        if type(line.get(name, 0.0)) not in (int, float):
+    for name in ("accuracy", *UNDEFINED):
+        undefined = name in UNDEFINED and line.get(name, 0.0) is None
+        if not undefined and type(line.get(name, 0.0)) not in (int, float):
             raise ValueError(f"'{name}' of round {line['round']} is {line[name]!r}")
+
+
+def _with_nan(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line with NaN where null stands for it, as the run had it: a run that is resumed goes on the same."""
+    found = {name: math.nan if value is None and name in UNDEFINED else value for name, value in line.items()}
+    for table in ("risk", "validation_set"):
+        if isinstance(line.get(table), dict):
+            found[table] = {name: math.nan if value is None else value for name, value in line[table].items()}
+    return found
 
 
 def given_labels(federation: Federation, hidden: HiddenTruth) -> np.ndarray[Any, np.dtype[np.int64]]:

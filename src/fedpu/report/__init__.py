@@ -1,7 +1,7 @@
 """report: what happened, for people."""
 
 from fedpu.report.comparison import save_comparison, terminal_table
-from fedpu.report.page import read_groups, save_report
+from fedpu.report.page import read_groups, save_report, write_report
 from fedpu.report.picture import save_picture, terminal_picture
 from fedpu.report.plot import save_figure
 from fedpu.report.priors import priors_figure, priors_table
@@ -23,4 +23,5 @@ __all__ = [
     "terminal_table",
     "tuning_table",
     "warning",
+    "write_report",
 ]

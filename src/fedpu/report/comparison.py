@@ -16,7 +16,8 @@ from fedpu.report.page import Group, RecordedRun, groups_of, save_report
 from fedpu.report.plot import line_style, save_figure, style
 
 VALIDATION = "validation (lower is better)"
-HEADINGS = ("method", "trained on", "accuracy", "supervision gap closed", "seconds")
+ACCURACY = "accuracy"
+HEADINGS = ("method", "trained on", ACCURACY, "supervision gap closed", "seconds")
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -34,7 +35,8 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
 
 def table(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return the headings and the rows, with columns for ε and for the validation score where a row has one."""
-    rows: list[tuple[str, ...]] = [HEADINGS, *(cells(row) for row in comparison.rows)]
+    headings = tuple(measure_name(comparison) if text == ACCURACY else text for text in HEADINGS)
+    rows: list[tuple[str, ...]] = [headings, *(cells(row) for row in comparison.rows)]
     for heading, texts in (
         (VALIDATION, [validation_cell(row) for row in comparison.rows]),
         ("ε spent", ["–" if row.epsilon is None else f"{row.epsilon:.3g}" for row in comparison.rows]),
@@ -42,6 +44,12 @@ def table(comparison: Comparison) -> list[tuple[str, ...]]:
         if any(text != "–" for text in texts):
             rows = [(*row[:-1], text, row[-1]) for row, text in zip(rows, [heading, *texts], strict=True)]
     return rows
+
+
+def measure_name(comparison: Comparison) -> str:
+    """Return what the numbers are: an accuracy only where they were measured on examples that stand for the data."""
+    on = comparison.measured_on
+    return ACCURACY if on is None or on["is_accuracy"] else f"right of {on['set']}"
 
 
 def validation_cell(row: Row) -> str:
@@ -120,7 +128,8 @@ def curves_figure(comparison: Comparison) -> Any:
     for row in comparison.rows:
         curves = [[(number, 100 * accuracy) for number, accuracy in curve] for curve in row.curves]
         ends.append(_draw(axes, row.method, curves, drawn[row.method], "{:.1f} %"))
-    axes.set(xlabel="round", ylabel="test accuracy (%)", ylim=(0, 100))
+    name = measure_name(comparison)
+    axes.set(xlabel="round", ylabel=f"{'test ' * (name == ACCURACY)}{name} (%)", ylim=(0, 100))
     axes.margins(x=0)
     _name(axes, ends)
     axes.grid(axis="y", alpha=0.3)

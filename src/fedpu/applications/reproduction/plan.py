@@ -14,6 +14,7 @@ from fedpu.config import Config
 from fedpu.errors import FedpuError
 from fedpu.paper import Cell, Scale, Table, tables
 from fedpu.record import RunDirectory, reading, write_atomically
+from fedpu.valid_json import json_text
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class PlannedRun:
     def keep(self, outcome: Outcome) -> None:
         """Write the outcome of the finished run."""
         kept = {"config": self.config.to_dict(), "result": outcome.summary, "curve": outcome.accuracies}
-        write_atomically(self.file, (json.dumps(kept) + "\n").encode())
+        write_atomically(self.file, json_text(kept).encode())
 
 
 def cell_config(cell: Cell, scale: Scale, seed: int) -> Config:

@@ -13,10 +13,11 @@ import tomli_w
 from fedpu.record import write_atomically
 from fedpu.report.colours import Style, styles
 from fedpu.report.page.charts import Chart, Series, on_common_axis, over_seeds, term_styles
-from fedpu.report.page.runs import Group, RecordedRun, gaps
-from fedpu.report.page.sentences import per_cent, question, verdict
+from fedpu.report.page.measures import estimates_figure, measures_details
+from fedpu.report.page.runs import Group, RecordedRun, gaps, is_accuracy, is_number
+from fedpu.report.page.sentences import SET_ASIDE, per_cent, question, verdict
 from fedpu.report.page.shell import details, page
-from fedpu.report.page.tables import confusion_figure, holdings_figure, per_class_figure, soft
+from fedpu.report.page.tables import confusion_figure, confusion_width, holdings_figure, per_class_figure, soft
 
 VALIDATION = "validation score (lower is better)"
 
@@ -69,14 +70,18 @@ def _title(groups: Sequence[Group]) -> str:
 
 def _warnings(groups: Sequence[Group]) -> list[str]:
     told = [text for group in groups for run in group.runs for text in run.facts.get("warnings") or []]
+    if not is_accuracy(groups):
+        notes = [run.measured_on.get("note") for group in groups for run in group.runs]
+        told += [f"Measured on {note}" for note in notes if note]
     return list(dict.fromkeys(map(str, told)))
 
 
 def _results(groups: Sequence[Group]) -> str:
     drawn, closed = styles(group.label for group in groups), gaps(groups)
-    heads = ["method", "accuracy"]
+    heads = ["method", "accuracy" if is_accuracy(groups) else f"right of {SET_ASIDE}"]
     columns = [[_accuracy(group) for group in groups]]
     optional = {
+        "estimated accuracy": [_estimated(g) for g in groups],
         "gap closed": [f"{statistics.fmean(closed[g.label]):.0%}" if g.label in closed else "–" for g in groups],
         VALIDATION: [_mean(g, "validation", "{:.4f}") if not g.sees_all_labels else "–" for g in groups],
         "ε spent": [_mean(g, "epsilon", "{:.3g}") for g in groups],
@@ -108,6 +113,13 @@ def _results(groups: Sequence[Group]) -> str:
     )
 
 
+def _estimated(group: Group) -> str:
+    """Return the mean over seeds of what partly labelled data say of the accuracy."""
+    told = [(run.facts.get("estimates") or {}).get("accuracy") for run in group.runs]
+    known = [value for value in told if value is not None]
+    return per_cent(statistics.fmean(known), 0) if known and len(known) == len(told) else "–"
+
+
 def _swatch(style: Style) -> str:
     return (
         f'<span class="swatch" style="border-top-style:{style.stroke};'
@@ -123,15 +135,16 @@ def _accuracy(group: Group) -> str:
 
 def _mean(group: Group, key: str, form: str) -> str:
     """Return the mean over seeds of a number of the result."""
-    found = [run.facts[key] for run in group.runs if run.result is not None and run.facts.get(key) is not None]
+    found = [run.facts[key] for run in group.runs if run.result is not None and is_number(run.facts.get(key))]
     return form.format(statistics.fmean(found)) if found else "–"
 
 
 def _curves(groups: Sequence[Group]) -> str:
     band = " The band is the range over seeds." if any(len(group.runs) > 1 for group in groups) else ""
     charts = []
+    name = "Test accuracy" if is_accuracy(groups) else f"Right of {SET_ASIDE}"
     for key, title, label, unit, scale, digits in (
-        ("accuracy", "Test accuracy by round", "test accuracy (%)", " %", 100.0, 2),
+        ("accuracy", f"{name} by round", f"{name[0].lower()}{name[1:]} (%)", " %", 100.0, 2),
         ("validation", "Score on what clients hold out, by round", VALIDATION, "", 1.0, 4),
     ):
         drawn = styles(group.label for group in groups)
@@ -161,13 +174,19 @@ def _recognised(groups: Sequence[Group]) -> str:
     each = [_per_class(group.runs, len(classes)) for group in groups]
     figures = ""
     if any(value is not None for values in each for value in values):
-        figures += per_class_figure(classes, [group.label for group in groups], each, len(groups[0].runs))
+        names, of = [group.label for group in groups], "test examples" if is_accuracy(groups) else SET_ASIDE
+        figures += per_class_figure(classes, names, each, len(groups[0].runs), of)
     matrices = [
         confusion_figure(group.label, group.runs[0].classes, summed)
         for group in groups
         if (summed := _confusion(group)) is not None
     ]
-    return figures + (f'<div class="grid small">{"".join(matrices)}</div>' if matrices else "")
+    least = f"--least:{confusion_width(classes):.1f}rem"
+    if matrices:
+        figures += f'<div class="grid small" style="{least}">{"".join(matrices)}</div>'
+    first = [(group.label, group.runs[0].facts) for group in groups]
+    figures += "".join(estimates_figure(label, facts.get("estimates") or {}) for label, facts in first)
+    return figures + "".join(measures_details(label, facts.get("measures") or {}) for label, facts in first)
 
 
 def _per_class(runs: Sequence[RecordedRun], classes: int) -> list[float | None]:
@@ -219,7 +238,7 @@ def _terms(groups: Sequence[Group]) -> str:
 
 def _term(run: RecordedRun, name: str) -> dict[int, float]:
     return {
-        line["round"]: float(line["risk"][name]) for line in run.rounds if line.get("risk", {}).get(name) is not None
+        line["round"]: float(line["risk"][name]) for line in run.rounds if is_number(line.get("risk", {}).get(name))
     }
 
 
@@ -280,7 +299,7 @@ def _made(groups: Sequence[Group]) -> str:
     facts = run.facts
     told = {
         "data": facts.get("data"),
-        "measured on": facts.get("measured_on"),
+        "measured on": _measured_on(run),
         "rounds": run.rounds[-1]["round"] if run.rounds else 0,
         "seeds": ", ".join(str(one.seed) for one in groups[0].runs),
         "seconds in rounds": f"{sum(_seconds(g) for g in groups):,.1f} in all runs together",
@@ -294,6 +313,13 @@ def _made(groups: Sequence[Group]) -> str:
         f"<pre>{escape(_command(groups))}</pre>"
         + details("Configuration (my.toml)", f"<pre>{escape(tomli_w.dumps(run.config))}</pre>")
     )
+
+
+def _measured_on(run: RecordedRun) -> str:
+    """Return on what a run is measured, in words."""
+    on = run.measured_on
+    told = [f"{on['examples']:,} examples" if on.get("examples") else "", on.get("note") or on.get("set") or ""]
+    return ": ".join(text for text in told if text)
 
 
 def _seconds(group: Group) -> float:

@@ -6,6 +6,7 @@ Configurations are read as plain tables, so that a page can be made where a user
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,11 @@ from fedpu.record import RunDirectory, reading
 
 Table = dict[str, Any]
 SAME_DATA = ("data", "partition", "labelling")
+
+
+def is_number(value: Any) -> bool:
+    """Can it be drawn? Not where nothing was measured, nor NaN or infinity."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,17 @@ class RecordedRun:
                 return found
         return None
 
+    @property
+    def measured_on(self) -> Table:
+        """On what it is measured, as far as the record says; of a run that is not finished, in its last line."""
+        told = self.facts.get("measured_on")
+        if isinstance(told, str):
+            return {"set": told, "is_accuracy": False}
+        return told or {}
+
     def curve(self, key: str) -> dict[int, float]:
         """Return a number of each round that has it."""
-        return {line["round"]: float(line[key]) for line in self.rounds if line.get(key) is not None}
+        return {line["round"]: float(line[key]) for line in self.rounds if is_number(line.get(key))}
 
 
 @dataclass(frozen=True)
@@ -134,6 +148,11 @@ class Group:
     def sees_all_labels(self) -> bool:
         """Is it given labels that clients do not have?"""
         return self.method is not None and self.method.fully_labelled
+
+
+def is_accuracy(groups: Sequence[Group]) -> bool:
+    """Were all measured on examples that stand for the data? Labelled ones alone, of partly labelled data, do not."""
+    return all(run.measured_on.get("is_accuracy", True) for group in groups for run in group.runs)
 
 
 def gaps(groups: Sequence[Group]) -> dict[str, list[float]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from fedpu.report.page.runs import Group, gaps, same_data
+from fedpu.report.page.runs import Group, gaps, is_accuracy, same_data
+
+SET_ASIDE = "labelled examples set aside"
+"""what is measured on where data are partly labelled and bring no test set"""
 
 
 def per_cent(share: float | None, digits: int = 2) -> str:
@@ -57,7 +60,8 @@ def verdict(groups: Sequence[Group]) -> str:
 def _alone(group: Group) -> str:
     run = group.runs[-1]
     rounds = run.rounds[-1]["round"] if run.rounds else 0
-    text = f"{group.label} is right on {per_cent(group.mean)} of the test set after {rounds} rounds"
+    of = "the test set" if is_accuracy([group]) else f"the {SET_ASIDE}"
+    text = f"{group.label} is right on {per_cent(group.mean)} of {of} after {rounds} rounds"
     if len(group.accuracies) > 1:
         low, high = min(group.accuracies.values()), max(group.accuracies.values())
         text += f", the mean of {len(group.accuracies)} seeds ({per_cent(low)} to {per_cent(high)})"
@@ -66,6 +70,9 @@ def _alone(group: Group) -> str:
     if len(known) > 1:
         worst = min(known)
         text += f"; its weakest class is '{worst[1]}' with {per_cent(worst[0], 1)}"
+    estimate = (run.facts.get("estimates") or {}).get("accuracy")
+    if estimate is not None:
+        text += f". Its accuracy is not known; the estimate is {per_cent(estimate, 0)}"
     return f"{text}."
 
 
@@ -74,7 +81,8 @@ def _best(groups: Sequence[Group]) -> str:
     fair = [group for group in groups if not group.sees_all_labels] or list(groups)
     ranked = sorted(fair, key=lambda group: group.mean or 0.0, reverse=True)
     best = ranked[0]
-    text = f"{best.label} is the best with {per_cent(best.mean)}"
+    of = "" if is_accuracy(groups) else f" of the {SET_ASIDE}"
+    text = f"{best.label} is the best with {per_cent(best.mean)}{of}"
     closed = gaps(groups).get(best.label)
     if closed and not best.ends("lower"):
         text += f": it closes {statistics.fmean(closed):.0%} of the gap between Baseline-1 and full supervision"

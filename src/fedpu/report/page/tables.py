@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -72,7 +73,7 @@ def _held(labelled: int, unlabelled: int) -> str:
 
 
 def per_class_figure(
-    classes: Sequence[str], labels: Sequence[str], accuracies: Sequence[Sequence[float | None]], seeds: int
+    classes: Sequence[str], labels: Sequence[str], accuracies: Sequence[Sequence[float | None]], seeds: int, of: str
 ) -> str:
     """Return classes × methods: the accuracy on each class."""
     heads = "".join(f'<th scope="col">{soft(label)}</th>' for label in labels)
@@ -87,7 +88,7 @@ def per_class_figure(
     mean = f", mean of {seeds} seeds" if seeds > 1 else ""
     return figure(
         "Accuracy on each class",
-        f"Share of the test examples of a class that are recognised, in per cent{mean}. Longer bars are better.",
+        f"Share of the {of} of a class that are recognised, in per cent{mean}. Longer bars are better.",
         table,
         "classes",
     )
@@ -115,10 +116,19 @@ def confusion_figure(label: str, classes: Sequence[str], counts: Matrix) -> str:
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
     description = (
-        "One row per true class, one column per answer, in per cent of the row; framed: the right answer. The darker, "
-        "the more often. Empty: below half a per cent."
+        "One row per true class, one column per answer, in per cent of the row; framed: the right answer. The stronger "
+        "the colour, the more often. Empty: below half a per cent."
     )
     return figure(title, description, table, "confusion")
+
+
+def confusion_width(classes: Sequence[str]) -> float:
+    """Return how wide the figure must be, in letters of the page (rem), so that nobody has to scroll in it."""
+    words = [max(map(len, re.split(r"[-+=_.\s]", name)), default=1) for name in classes] or [1]
+    if len(classes) > CLASSES:
+        return 28.0
+    columns = sum(max(2.25, 0.5 * word + 0.95) for word in words)
+    return columns + max(5.5, 0.5 * max(words) + 1) + 2.5
 
 
 def _confused(value: int | float, total: int | float, right: bool) -> str:

@@ -7,6 +7,8 @@ const charts = [...document.querySelectorAll(".chart")].map((place) => ({
 }));
 const colour = (one) => (dark.matches && !print.matches ? one.dark : one.light);
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Steps between ticks where only whole numbers mean something: there is no round 2.5.
+const WHOLE = Array.from({ length: 9 }, (_, i) => [1, 2, 5].map((step) => step * 10 ** i)).flat();
 const faded = (hex) => hex + "2a";
 
 function columns(given) {
@@ -102,7 +104,7 @@ function draw(chart) {
         return [low ?? least - space, high ?? most + space];
       } },
     },
-    axes: [{ ...axis, label: given.xLabel, size: 34 }, { ...axis, label: given.yLabel, size: 52 }],
+    axes: [{ ...axis, label: given.xLabel, size: 34, ...(given.x.every(Number.isInteger) ? { incrs: WHOLE } : {}) }, { ...axis, label: given.yLabel, size: 52 }],
     legend: { markers: { width: 3, stroke: (u, i) => all[i].stroke, fill: () => "transparent",
       dash: (u, i) => given.series.find((one) => one.label === all[i].label)?.stroke ?? "solid" } },
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
