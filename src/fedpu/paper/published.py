@@ -108,6 +108,8 @@ class Table:
     scales: Mapping[str, Settings]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    on_request: tuple[Scale, ...] = ()
+    """scales at which it is only run when it is asked for by its name"""
     one_gradient: bool = False
     """is a round one step along the mean gradient of all data? Where every label is known, the split then makes no
     difference
@@ -158,6 +160,7 @@ def _read(text: str) -> Table:
         scales=values.get("scales", {}),
         columns=tuple(column for column in known.values() if any(map(column.stands_in, rows))),
         rows=rows,
+        on_request=tuple(values.get("on_request", ())),
         one_gradient=values.get("one_gradient", False),
     )
 
