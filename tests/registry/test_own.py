@@ -110,7 +110,7 @@ def linear(logits):
 
 
 def read():
-    return fedpu.load(DataSettings(name="digits"))
+    return fedpu.load("digits")
 
 
 def arrays():

@@ -35,11 +35,14 @@ SOURCES: Registry[Source] = Registry(
 )
 
 
-def load(settings: DataSettings, encoding: Encoding | None = None) -> Dataset:
+def load(settings: DataSettings | str, encoding: Encoding | None = None) -> Dataset:
     """Return the data that the settings name, fetching a known data set's files when they are not there.
 
-    ``encoding`` is how the columns of a table become inputs, where a model has that rule already.
+    A name alone, such as ``"digits"``, has all other settings at their defaults. ``encoding`` is how the columns of a
+    table become inputs, where a model has that rule already.
     """
+    if isinstance(settings, str):
+        settings = DataSettings(name=settings)
     data = _read(settings, encoding)
     return data if settings.pooled is None else pooled(data, *settings.pooled)
 

@@ -1,0 +1,45 @@
+"""The small residual network with other ways to normalise: what ``small-resnet`` was chosen among."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from fedpu.models.resnet9 import Residual
+from fedpu.models.small_resnet import StandardisedConv2d
+
+
+def group(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Plain filters, GroupNorm."""
+    return _network(shape, classes, nn.Conv2d, lambda width: nn.GroupNorm(8, width))
+
+
+def batch(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Plain filters, BatchNorm."""
+    return _network(shape, classes, nn.Conv2d, nn.BatchNorm2d)
+
+
+def standardised(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Standardised filters, GroupNorm: small-resnet itself."""
+    return _network(shape, classes, StandardisedConv2d, lambda width: nn.GroupNorm(8, width))
+
+
+def alone(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Standardised filters, nothing else."""
+    return _network(shape, classes, StandardisedConv2d, lambda width: nn.Identity())
+
+
+def _network(shape, classes, convolution, normalisation) -> nn.Module:  # type: ignore[no-untyped-def]
+    def block(before: int, after: int, size: int = 3, stride: int = 1, pool: bool = False) -> list[nn.Module]:
+        layers = [convolution(before, after, size, stride=stride, padding=1, bias=False)]
+        return [*layers, *([nn.MaxPool2d(2)] if pool else []), normalisation(after), nn.ReLU()]
+
+    return nn.Sequential(
+        *block(shape[0], 32, size=4, stride=2),
+        *block(32, 64, pool=True),
+        Residual(*block(64, 64), *block(64, 64)),
+        *block(64, 128, pool=True),
+        Residual(*block(128, 128), *block(128, 128)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(128, classes),
+    )
