@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedpu.models.resnet9 import Residual
+from fedpu.models.resnet9 import ResidualSum
 from fedpu.models.small_resnet import StandardisedConv2d
 
 
@@ -36,9 +36,9 @@ def _network(shape, classes, convolution, normalisation) -> nn.Module:  # type: 
     return nn.Sequential(
         *block(shape[0], 32, size=4, stride=2),
         *block(32, 64, pool=True),
-        Residual(*block(64, 64), *block(64, 64)),
+        ResidualSum(*block(64, 64), *block(64, 64)),
         *block(64, 128, pool=True),
-        Residual(*block(128, 128), *block(128, 128)),
+        ResidualSum(*block(128, 128), *block(128, 128)),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(128, classes),

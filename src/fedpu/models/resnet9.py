@@ -35,10 +35,10 @@ class ResNet9(Model):
         network = nn.Sequential(
             self._conv(channels, w),
             self._conv(w, 2 * w, pool=True),
-            Residual(self._conv(2 * w, 2 * w), self._conv(2 * w, 2 * w)),
+            ResidualSum(self._conv(2 * w, 2 * w), self._conv(2 * w, 2 * w)),
             self._conv(2 * w, 4 * w, pool=True),
             self._conv(4 * w, 8 * w, pool=True),
-            Residual(self._conv(8 * w, 8 * w), self._conv(8 * w, 8 * w)),
+            ResidualSum(self._conv(8 * w, 8 * w), self._conv(8 * w, 8 * w)),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
             nn.Linear(8 * w, classes, bias=self.norm != "none"),
@@ -56,8 +56,8 @@ class ResNet9(Model):
         return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
 
 
-class Residual(nn.Module):
-    """Adds to its input what its layers make of it."""
+class ResidualSum(nn.Module):
+    """x + f(x), f being layers one after another."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fedpu.models.base import Model, image_shape
-from fedpu.models.resnet9 import Residual
+from fedpu.models.resnet9 import ResidualSum
 
 GAIN = 2**0.5
 """makes up for what ReLU takes from the size of a signal"""
@@ -35,9 +35,9 @@ class SmallResNet(Model):
         return nn.Sequential(
             *_block(colours, stem, size=4, stride=2),
             *_block(stem, middle, pool=True),
-            Residual(*_block(middle, middle), *_block(middle, middle)),
+            ResidualSum(*_block(middle, middle), *_block(middle, middle)),
             *_block(middle, end, pool=True),
-            Residual(*_block(end, end), *_block(end, end)),
+            ResidualSum(*_block(end, end), *_block(end, end)),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(end, classes),
