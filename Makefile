@@ -17,6 +17,8 @@ ifneq ($(wildcard ../shared/data),)
 export FEDPU_DATA ?= $(abspath ../shared/data)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Compiled modules are kept: nodes, workers and commands are hundreds of processes in the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 SECONDS ?= 600
 
