@@ -172,7 +172,7 @@ class _Report:
             if update.shared and self._judged:
                 self._held.append((update.client, update.examples, update.shared))
             elif update.shared:
-                self._share(update.examples, update.shared)
+                self._share(float(update.examples), update.shared)
             yield update
 
     def _share(self, weight: float, tensors: Tensors) -> None:
