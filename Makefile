@@ -4,6 +4,7 @@
 # make stranger  clone, wheel and source archive, each in an empty environment outside the repository: five lines, the table
 # make check  format, lint, types, and the order of the modules
 # make docs   the documentation as a site, in site/
+# make compiled  compile all that is installed, which else is done when it is first imported
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,13 +18,15 @@ ifneq ($(wildcard ../shared/data),)
 export FEDPU_DATA ?= $(abspath ../shared/data)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Compiled modules are kept: nodes, workers and commands are hundreds of processes in the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 SECONDS ?= 600
 
-.PHONY: run test test-again soak stranger check docs format clean
+.PHONY: run test test-again soak stranger check docs compiled format clean
 
 run: $(READY_TO_RUN)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/fedpu compare --preset quickstart
+	$(BIN)/fedpu compare --preset quickstart
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -47,6 +50,10 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
+# Tests start many processes, some of which are told not to write what they compile. A few files are no Python, and are left.
+compiled: $(READY)
+	$(BIN)/python -m compileall -qq $(VENV)/lib src || true
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -54,14 +61,13 @@ format: $(READY)
 $(READY_TO_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 # Of PyTorch's thousands of modules a run imports a fraction: those are compiled when they are first used, not all of them now.
-	PIP_NO_COMPILE=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable .
 	touch $@
 
-$(READY): $(READY_TO_RUN)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-# Tests start many processes, some of which are told not to write what they compile. A few files are no Python, and are left.
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
-	touch $@
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	touch $(READY_TO_RUN) $@
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

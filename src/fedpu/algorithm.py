@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -65,9 +65,9 @@ def rounds(
         work = aggregation.work(seed, number, drawn)
         if scale != 1:
             work = [replace(one, lr=scale * one.lr) for one in work]
-        seen = None if serving is None else _Seen(serving, state.memory, sent, work)
+        seen = None if serving is None else _Seen(serving, state.memory, sent, work, aggregation.judges)
         work = work if seen is None else seen.work
-        report, screen = _Report(), Screen(sent, aggregation.norm_bound, clients.name)
+        report, screen = _Report(aggregation.judges), Screen(sent, aggregation.norm_bound, clients.name)
         answers = clients.update(sent, work, each=aggregation.takes == "each" or seen is not None)
         alone = clients.trusted and aggregation.takes == "mean"
         updates = report.read(answers if alone else screen.read(answers))
@@ -75,10 +75,10 @@ def rounds(
         state = aggregation.combine(state, updates)
         for _ in updates:  # whatever the aggregation made of them: every client has finished the round
             pass
-        state = replace(state, shared=report.shared(sent.shared))
+        state = replace(state, shared=report.shared(sent.shared, state.counted))
         judged = {clients.name(k): told for k, told in state.judged.items()}
         if seen is not None:
-            state = replace(state, memory=seen.memory)
+            state = replace(state, memory=seen.remembered(state.counted))
         yield Round(
             number=number + 1,
             state=state,
@@ -100,21 +100,42 @@ class Serving:
     on_noise: OutputsOf
 
 
-class _Seen:
-    """Asks clients as a method wants it, and lets it remember what comes back."""
+LEFT_OUT = 0.5
+"""an update that counts for less than this part of its share is not remembered"""
 
-    def __init__(self, serving: Serving, memory: Tensors, sent: Broadcast, work: Sequence[Work]) -> None:
-        self.memory = memory
+
+class _Seen:
+    """Asks clients as a method wants it, and lets it remember what comes back; where an aggregation judges updates,
+    when it has.
+    """
+
+    def __init__(self, serving: Serving, memory: Tensors, sent: Broadcast, work: Sequence[Work], judged: bool) -> None:
         self.work = serving.method.ask(memory, sent, work)
+        self._memory = memory
         self._serving = serving
         self._sent = sent
+        self._asked = {one.client: one for one in self.work}
+        self._judged = judged
+        self._held: list[Update] = []
 
     def read(self, updates: Iterable[Update]) -> Iterator[Update]:
-        asked = {one.client: one for one in self.work}
-        method, on_noise = self._serving.method, self._serving.on_noise
         for update in updates:
-            self.memory = method.remember(self.memory, self._sent, asked[update.client], update, on_noise)
+            if self._judged:
+                self._held.append(update)
+            else:
+                self._remember(update)
             yield update
+
+    def remembered(self, counted: Mapping[int, float]) -> Tensors:
+        """Return what the method remembers of all updates that were taken."""
+        for update in self._held:
+            if counted.get(update.client, 1.0) >= LEFT_OUT:
+                self._remember(update)
+        return self._memory
+
+    def _remember(self, update: Update) -> None:
+        method, on_noise = self._serving.method, self._serving.on_noise
+        self._memory = method.remember(self._memory, self._sent, self._asked[update.client], update, on_noise)
 
 
 def _size(tensors: Tensors) -> int:
@@ -127,15 +148,17 @@ def _bytes_of(both: Broadcast | Update) -> int:
 
 class _Report:
     """Keeps means over clients, by their numbers of examples, while updates pass by: of every term of the loss, and
-    of what the method shares between clients.
+    of what the method shares between clients. The latter waits for the verdict of an aggregation that judges updates.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, judged: bool) -> None:
         self.clients = 0
         self._examples = 0
         self._sums: dict[str, float] = {}
         self.bytes = 0
-        self._sharing = 0
+        self._judged = judged
+        self._held: list[tuple[int, int, Tensors]] = []
+        self._sharing = 0.0
         self._shared: Tensors = {}
 
     def read(self, updates: Iterable[Update]) -> Iterator[Update]:
@@ -146,17 +169,28 @@ class _Report:
                 self._examples += update.examples
             for name, value in update.terms.items():
                 self._sums[name] = self._sums.get(name, 0.0) + value * update.examples
-            if update.shared:
-                self._sharing += update.examples
-            for name, tensor in update.shared.items():
-                self._shared[name] = self._shared.get(name, torch.zeros(())) + tensor.double() * update.examples
+            if update.shared and self._judged:
+                self._held.append((update.client, update.examples, update.shared))
+            elif update.shared:
+                self._share(float(update.examples), update.shared)
             yield update
+
+    def _share(self, weight: float, tensors: Tensors) -> None:
+        self._sharing += weight
+        for name, tensor in tensors.items():
+            self._shared[name] = self._shared.get(name, torch.zeros(())) + tensor.double() * weight
 
     def means(self) -> dict[str, float]:
         return {name: value / self._examples for name, value in self._sums.items()}
 
-    def shared(self, before: Tensors) -> Tensors:
-        """Return the new mean of every shared tensor; one that nobody has returned stays as it was."""
+    def shared(self, before: Tensors, counted: Mapping[int, float]) -> Tensors:
+        """Return the new mean of every shared tensor, in which a client counts as its update did; one that nobody has
+        returned stays as it was.
+        """
+        for client, examples, tensors in self._held:
+            self._share(examples * counted.get(client, 1.0), tensors)
+        if not self._sharing:
+            return before
         return before | {
             name: (value / self._sharing).to(before[name].dtype if name in before else torch.float32)
             for name, value in self._shared.items()

@@ -197,12 +197,13 @@ def test_mistakes_end_in_a_sentence(tmp_path: Path, arguments: list[str], told: 
 def test_a_name_belongs_to_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedpu.deploy import control
 
-    asked: list[list[str]] = []
-    monkeypatch.setattr(control, "_flwr", lambda deployment, arguments: asked.append(list(arguments)))
+    asked: list[str] = []
+    monkeypatch.setattr(control, "_refuse_never_started", lambda deployment: None)
+    monkeypatch.setattr(control, "register_node", lambda deployment, key, name: asked.append(name))
     folder, keys = tmp_path / "run", tmp_path / "run" / "keys"
     fedpu("init", str(folder), "--nodes", "north,south")
     assert "as 'north'" in fedpu("register", str(keys / "north.pub"), "--folder", str(folder))
-    assert asked[0][-2:] == ["--name", "north"]
+    assert asked == ["north"]
     with pytest.raises(ConfigError, match="'north' is registered with another key"):
         fedpu("register", str(keys / "south.pub"), "--name", "north", "--folder", str(folder))
     with pytest.raises(ConfigError, match="registered already, as the key of 'north'"):
@@ -213,7 +214,7 @@ def test_a_name_belongs_to_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fedpu("register", str(keys / "south"), "--folder", str(folder))
     assert len(asked) == 1
     fedpu("register", str(keys / "south.pub"), "--folder", str(folder))
-    assert asked[1][-2:] == ["--name", "south"]
+    assert asked == ["north", "south"]
 
 
 def test_a_node_file_with_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:

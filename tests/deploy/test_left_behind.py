@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.nodes,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended"),
 ]
-SECONDS = 300.0
+SECONDS = 600.0
 
 
 def processes_with(text: str) -> list[str]:

@@ -48,7 +48,7 @@ from fedpu.flower.processes import (
 
 pytestmark = pytest.mark.nodes
 
-SECONDS = 120.0
+SECONDS = 600.0
 SETTINGS = ["data.name=digits", "labelling.positive=5", "model.name=mlp", "aggregation.rounds=1"]
 METHODS = ("POST", "GET", "PUT")
 EVIL = """import json

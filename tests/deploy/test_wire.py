@@ -27,7 +27,7 @@ from fedpu.record import RunDirectory
 pytestmark = pytest.mark.nodes
 
 HERE = Path(__file__).parent
-SECONDS = 200.0
+SECONDS = 600.0
 
 
 def write_data(digits: Dataset, folder: Path) -> None:
@@ -52,7 +52,7 @@ def captured(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Itera
     base = tmp_path_factory.mktemp("wire")
     folder, port = base / "deployment", free_port()
     settings = ["data.name=digits", "priors.source=given", "priors.values=0.1", "model.name=mlp", "model.hidden=[16]"]
-    settings += ["aggregation.rounds=2", "aggregation.lr=0.1", "engine.wait=120"]
+    settings += ["aggregation.rounds=2", "aggregation.lr=0.1", "engine.wait=600"]
     page = init(folder, port, "a,b,c", settings, "--own-data")
     write_data(digits, folder / "nodes")
     home = folder / "flower"

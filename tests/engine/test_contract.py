@@ -42,6 +42,7 @@ def test_every_method_under_every_aggregation(tiny_config: Config, method: str, 
             f"aggregation.name={aggregation}",
             "aggregation.rounds=2",
             "aggregation.local_epochs=2",
+            "aggregation.batch_size=100",
             "aggregation.weight_decay=0.01",
             "aggregation.participation=0.8",
             *(["aggregation.stragglers=0.5"] if "stragglers" in AGGREGATIONS[aggregation].model_fields else []),
@@ -89,11 +90,14 @@ def test_full_batches_of_several_passes(tiny_config: Config, method: str) -> Non
 @pytest.mark.parametrize("method", list(METHODS))
 @pytest.mark.parametrize(
     "settings",
-    [["partition.clients=60", "labelling.positive=1"], ["partition.kind=dirichlet", "labelling.positive=3"]],
+    [
+        ["partition.clients=40", "labelling.positive=1", "aggregation.batch_size=10"],
+        ["partition.kind=dirichlet", "labelling.positive=3", "aggregation.batch_size=20"],
+    ],
     ids=["many", "ragged"],
 )
 def test_many_small_and_ragged_clients(tiny_config: Config, method: str, settings: list[str]) -> None:
-    both = ["labelling.overlap=true", "aggregation.lr=0.02", "aggregation.batch_size=7", "aggregation.rounds=2"]
+    both = ["labelling.overlap=true", "aggregation.lr=0.02", "aggregation.rounds=2"]
     assert_same_model(tiny_config.with_(f"method.name={method}", *both, *settings))
 
 

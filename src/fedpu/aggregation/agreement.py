@@ -73,9 +73,10 @@ class Agreement(Robust):
         for row in copied.nonzero()[:, 0].tolist():
             told[row] = "its update is the same as another client's: left out"
         used = trusted & ~copied
-        shares = changes.shares.where(used if bool(used.any()) else trusted, 0)
+        used = used if bool(used.any()) else trusted
+        shares = changes.shares.where(used, 0)
         change = (shares / shares.sum()) @ changes.vectors
-        return Verdict(change, told, {DIRECTIONS: kept, DISTRUSTED: distrusted})
+        return Verdict(change, told, {DIRECTIONS: kept, DISTRUSTED: distrusted}, used.double())
 
     def _trusted(
         self, cosines: Float[Tensor, "m m"], before: Bool[Tensor, " m"]

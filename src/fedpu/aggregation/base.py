@@ -41,6 +41,10 @@ class ServerState:
     """the number of clients in all, K"""
     judged: dict[int, str] = field(default_factory=dict)
     """whose update the aggregation took only in part or not at all in the last round, and why: for the record alone"""
+    counted: dict[int, float] = field(default_factory=dict)
+    """the part of its share of examples, 0 to 1, that each update had in the last round, where not all: what clients
+    returned for their method counts as much
+    """
 
     @classmethod
     def initial(cls, network: nn.Module, clients: int, aggregation: Aggregation, shared: Tensors) -> ServerState:
@@ -57,7 +61,7 @@ class ServerState:
 
     def after(self, model: Tensors, **extras: Any) -> ServerState:
         """Return the state after a round, with a new model and new extras in place of those of the same names."""
-        return replace(self, round=self.round + 1, model=model, extras=self.extras | extras, judged={})
+        return replace(self, round=self.round + 1, model=model, extras=self.extras | extras, judged={}, counted={})
 
 
 class Aggregation(Choice, ClientRule, ABC):
@@ -66,6 +70,11 @@ class Aggregation(Choice, ClientRule, ABC):
     takes: ClassVar[Literal["each", "mean"]] = "each"
     """"each": ``combine`` sees every client's update by itself. "mean": it only ever adds them up, weighted by their
     examples, so that an engine may hand it means of several clients, and privacy one mean of all.
+    """
+
+    judges: ClassVar[bool] = False
+    """does ``combine`` say in ``ServerState.counted`` whose update it took only in part? Then what clients return for
+    their method is held until it has
     """
 
     name: str = ""

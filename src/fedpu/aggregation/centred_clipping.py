@@ -48,4 +48,4 @@ class CentredClipping(Bucketed):
             for row, share in enumerate(kept.tolist())
             if share < 0.5
         }
-        return Verdict(centre, told, {CENTRE: centre})
+        return Verdict(centre, told, {CENTRE: centre}, kept)

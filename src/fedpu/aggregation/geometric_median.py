@@ -38,4 +38,4 @@ class GeometricMedian(Bucketed):
             before, centre = centre, weights @ vectors
             if float((centre - before).norm()) <= 1e-12 * float(centre.norm()):
                 break
-        return Verdict(centre, distrusted(weights, shares), {})
+        return Verdict(centre, distrusted(weights, shares), {}, weights / shares.clamp(min=1e-300))

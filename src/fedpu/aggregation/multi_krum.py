@@ -33,4 +33,5 @@ class MultiKrum(Bucketed):
         kept, cut = scores.argsort(stable=True).split([count - liars, liars])
         kept = kept.sort().values
         told = dict.fromkeys(sorted(cut.tolist()), "it has fewer near neighbours than the others: left out")
-        return Verdict((shares[kept] / shares[kept].sum()) @ vectors[kept], told, {})
+        counted = torch.zeros_like(shares).index_fill(0, kept, 1)
+        return Verdict((shares[kept] / shares[kept].sum()) @ vectors[kept], told, {}, counted)

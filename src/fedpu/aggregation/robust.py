@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -44,10 +44,14 @@ class Verdict(NamedTuple):
     """by row: what became of an update that was not taken as it is"""
     extras: Tensors
     """what the server keeps"""
+    counted: Float[Tensor, " m"]
+    """by row: the part of its share of examples that it had in the change; 0: none, 1: all of it, or more"""
 
 
 class Robust(Aggregation):
     """FedAvg's clients, and a server that does not take every update at its word."""
+
+    judges: ClassVar[bool] = True
 
     @abstractmethod
     def judge(self, state: ServerState, changes: Changes) -> Verdict:
@@ -61,7 +65,9 @@ class Robust(Aggregation):
         verdict = self.judge(state, changes := self.changes(state, ordered))
         told = {k: verdict.told[row] for row, group in enumerate(changes.clients) if row in verdict.told for k in group}
         after = state.after(moved(state.model, verdict.change, ordered), **verdict.extras)
-        return replace(after, judged=told)
+        parts = verdict.counted.clamp(0, 1).tolist()
+        counted = {k: part for part, group in zip(parts, changes.clients, strict=True) if part < 1 for k in group}
+        return replace(after, judged=told, counted=counted)
 
     def changes(self, state: ServerState, ordered: list[Update]) -> Changes:
         """Return what the rule is to look at."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 
 from fedpu.aggregation.base import ServerState
@@ -24,5 +25,8 @@ class TrimmedMean(Bucketed):
         """Leave out the extremes of every coordinate."""
         count = len(changes.vectors)
         extremes = int(self.liars * count + 1e-9)
-        ordered = changes.vectors.sort(dim=0).values
-        return Verdict(ordered[extremes : count - extremes].mean(dim=0), {}, {})
+        ordered, rows = changes.vectors.sort(dim=0)
+        kept = slice(extremes, count - extremes)
+        # Where all keep the same part of their coordinates nobody is an extreme, whatever that part is.
+        counted = torch.bincount(rows[kept].flatten(), minlength=count) / max(ordered[kept].numel() / count, 1)
+        return Verdict(ordered[kept].mean(dim=0), {}, {}, counted.double())

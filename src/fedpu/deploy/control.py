@@ -13,6 +13,7 @@ from fedpu.deploy.invitation import RunKey, read_owner_key
 from fedpu.errors import ConfigError
 from fedpu.flower.access import private_folder, read_private
 from fedpu.flower.app_folder import PACKAGE
+from fedpu.flower.owner import register_node
 from fedpu.flower.processes import CONNECTION, flwr, has_connection
 from fedpu.flower.tls import write_secret
 from fedpu.record import RunDirectory, locked, write_atomically
@@ -42,7 +43,8 @@ def register(deployment: Deployment, public_key: Path, name: str | None = None) 
         other = next((taken for taken, known in names.items() if known == key and taken != name), None)
         if other is not None:
             raise ConfigError(f"'{public_key}' is registered already, as the key of '{other}'.")
-        _flwr(deployment, ["supernode", "register", str(public_key), CONNECTION, "--name", name])
+        _refuse_never_started(deployment)
+        register_node(deployment, public_key, name)
         names[name] = key
     return name
 
@@ -115,6 +117,10 @@ def start_run(
 
 
 def _flwr(deployment: Deployment, arguments: Sequence[str]) -> str:
+    _refuse_never_started(deployment)
+    return flwr(arguments, deployment.home)
+
+
+def _refuse_never_started(deployment: Deployment) -> None:
     if not has_connection(deployment.home):
         raise ConfigError(f"The server of '{deployment.folder}' was never started: run 'fedpu deploy serve' first.")
-    return flwr(arguments, deployment.home)

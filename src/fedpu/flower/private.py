@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flwr.common.serde import message_from_proto as message_from_proto
     from flwr.common.serde import message_to_proto as message_to_proto
     from flwr.proto.control_pb2 import ListNodesRequest as ListNodesRequest
+    from flwr.proto.control_pb2 import RegisterNodeRequest as RegisterNodeRequest
     from flwr.proto.fleet_pb2 import ActivateNodeRequest as ActivateNodeRequest
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest as DeactivateNodeRequest
     from flwr.proto.fleet_pb2 import PullMessagesRequest as PullMessagesRequest
@@ -102,6 +103,7 @@ MODULES = {
     "make_pull_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "make_push_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "ListNodesRequest": "flwr.proto.control_pb2",
+    "RegisterNodeRequest": "flwr.proto.control_pb2",
     "ControlHttpClient": "flwr.supercore.control.control_http_client",
     "ObjectPullError": "flwr.supercore.inflatable.inflatable_utils",
     "ObjectPushError": "flwr.supercore.inflatable.inflatable_utils",

@@ -134,7 +134,7 @@ def found(command: str) -> str:
     return str(beside) if beside.exists() else command
 
 
-def flwr(arguments: Sequence[str], home: Path, seconds: float = 120) -> str:
+def flwr(arguments: Sequence[str], home: Path, seconds: float = 300) -> str:
     """Run ``flwr`` to its end; return what it printed."""
     try:
         done = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -19,11 +19,11 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from fedpu.algorithm import rounds
-from fedpu.applications.experiment import run
+from fedpu.applications.experiment import resume, run
 from fedpu.applications.prepared import prepare
 from fedpu.applications.training import first_state, job_of, serving_of
 from fedpu.config import Config
-from fedpu.engine import FlowerEngine
+from fedpu.engine import Clients, FlowerEngine, Job
 from fedpu.engine.flower.simulation import Simulation
 from fedpu.flower.door import RUNTIME_ROUTES
 from fedpu.flower.link_folder import LinkFolder
@@ -42,14 +42,14 @@ STATEFUL = ("scaffold", "feddyn", "fedadam", "fedyogi", "ifca")
 
 @pytest.fixture(scope="module")
 def parity_config() -> Config:
-    """Five rounds of three clients that label four or more of ten digits each."""
+    """Three rounds of three clients that label four or more of ten digits each."""
     return Config.from_dict(
         {
             "data": {"name": "digits"},
             "partition": {"clients": 3},
             "labelling": {"positive": 4, "overlap": True},
             "model": {"name": "mlp", "hidden": [16]},
-            "aggregation": {"rounds": 5, "local_epochs": 2, "batch_size": 50, "lr": 0.1},
+            "aggregation": {"rounds": 3, "local_epochs": 2, "batch_size": 50, "lr": 0.1},
             "engine": {"name": "reference", "workers": 1},
         }
     )
@@ -57,16 +57,18 @@ def parity_config() -> Config:
 
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[Simulation]:
-    with Simulation(3, FlowerEngine(deadline=120)) as running:
+    with Simulation(3, FlowerEngine()) as running:
         yield running
 
 
 def test_every_combination_has_the_model_of_one_process(simulation: Simulation, parity_config: Config) -> None:
     combinations = [
-        parity_config.with_(f"method.name={method}", *aggregation) for method in METHODS for aggregation in AGGREGATIONS
+        parity_config.with_(f"method.name={method}", *aggregation, "aggregation.rounds=2")
+        for method in METHODS
+        for aggregation in AGGREGATIONS
     ]
-    combinations += [parity_config.with_(f"aggregation.name={name}", "aggregation.rounds=3") for name in STATEFUL]
-    combinations += [parity_config.with_("method.name=fedmatch", "method.helper_rounds=2", "aggregation.lr=0.01")]
+    combinations += [parity_config.with_(f"aggregation.name={name}") for name in STATEFUL]
+    combinations += [parity_config.with_("method.name=fedmatch", "method.helper_rounds=1", "aggregation.lr=0.01")]
     combinations += [parity_config.with_("method.name=sage", "method.confidence=0.5")]
     for config in [*combinations, parity_config.with_("priors.source=estimated", "priors.every=2")]:
         job = job_of(config, prepare(config).federation)
@@ -80,6 +82,40 @@ def test_every_combination_has_the_model_of_one_process(simulation: Simulation, 
         expected = run(config).model.state_dict()
         for name, value in state.model.items():
             assert torch.allclose(value, expected[name], rtol=0, atol=1e-5), f"{config.method}, {name}"
+
+
+class Running(FlowerEngine):
+    """The engine on a simulation that runs already."""
+
+    _simulation: Simulation
+
+    @contextmanager
+    def start(self, job: Job) -> Iterator[Clients]:
+        yield self._simulation.clients(job)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_a_run_that_was_stopped_goes_on_from_flower_and_on_flower(
+    simulation: Simulation, parity_config: Config, tmp_path: Path, name: str
+) -> None:
+    """Stopped on one engine and resumed on the other it has the model of a run on one engine, states and all."""
+    config = parity_config.with_(f"aggregation.name={name}")
+    flower = Running()
+    flower._simulation = simulation
+    expected = run(config).model.state_dict()
+
+    def stop(line: dict[str, object]) -> None:
+        if line["round"] == 2:
+            raise KeyboardInterrupt
+
+    for first, then in ((flower, config.engine), (config.engine, flower)):
+        folder = tmp_path / first.name
+        with pytest.raises(KeyboardInterrupt):
+            run(config.model_copy(update={"engine": first}), out=folder, on_round=stop)
+        done = resume(folder, engine=then)
+        assert [line["round"] for line in done.curve] == [1, 2, 3]
+        for key, value in done.model.state_dict().items():
+            torch.testing.assert_close(value, expected[key], rtol=0, atol=1e-5)
 
 
 def test_other_users_of_the_machine_are_asked_for_a_secret(simulation: Simulation, routes: dict[str, set[str]]) -> None:
