@@ -5,6 +5,7 @@ Those of the first pages that a newcomer reads are run, on smaller data.
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -25,6 +26,7 @@ from fedpu.augmentation import Augmentation
 from fedpu.cli import known, main
 from fedpu.cli.app import app
 from fedpu.config import Config
+from fedpu.config.sections import SECTIONS
 from patients import write_patients
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +168,27 @@ def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", BLOCK.sub("", PAGES[page])):
         if not link.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: (\S+)$", PAGES["docs/api.md"], re.MULTILINE)
+    assert set(fedpu.__all__) - {"__version__"} <= {name.rpartition(".")[2] for name in listed}
+    for name in listed:
+        module, _, own = name.rpartition(".")
+        assert getattr(importlib.import_module(module), own) is not None
+
+
+@pytest.mark.parametrize("page", ["docs/glossary.md", "docs/faq.md", "docs/choosing.md", "docs/your-data.md"])
+def test_settings_that_a_page_speaks_of_exist(page: str) -> None:
+    tables = {
+        name: {key for _, kind in section.variants.items() for key in kind.model_fields} | {"name", "kind"}
+        for name, section in SECTIONS.items()
+    }
+    named = re.findall(r"`([a-z]+)\.([a-z_]+)(?: = [^`]*)?`", PAGES[page])
+    told = [(table, key) for table, key in named if table in tables]
+    assert told
+    for table, key in told:
+        assert key in tables[table], f"{table}.{key}"
 
 
 def test_the_readme_is_short_and_begins_with_how_to_install() -> None:
