@@ -5,23 +5,28 @@ Those of the first pages that a newcomer reads are run, on smaller data.
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 import pytest
 import torch
 import typer
 
 import fedpu
 from fedpu.applications.comparison import split_methods, variant
-from fedpu.cli import main
+from fedpu.augmentation import Augmentation
+from fedpu.cli import known, main
 from fedpu.cli.app import app
 from fedpu.config import Config
+from fedpu.config.sections import SECTIONS
 from patients import write_patients
 
 ROOT = Path(__file__).parents[2]
@@ -93,22 +98,69 @@ def test_the_code_of_the_first_pages_runs(tmp_path: Path, monkeypatch: pytest.Mo
             exec(compile(small, page, "exec"), dict(names))
 
 
-def test_the_tour_and_the_page_of_the_report_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FOLLOWED = (
+    "docs/tour.md",
+    "docs/report.md",
+    "docs/choosing.md",
+    "docs/pictures.md",
+    "docs/privacy.md",
+    "docs/priors.md",
+)
+FOLLOWED += ("docs/risk.md", "docs/robustness.md", "README.md")
+"""pages whose commands are run, one page after another, in one folder; docs/extending.md, validation.md, your-data.md,
+models.md and deploy.md have tests of their own, and those of results.md and rivals.md train for hours
+"""
+ELSEWHERE = {"reproduce": "tests/applications/reproduction", "deploy": "tests/deploy"}
+"""commands that take minutes even on small data, and what runs them"""
+
+
+def smaller(words: list[str]) -> list[str]:
+    """Return a command on small data, with one round."""
+    if words[1] not in ("run", "compare", "tune", "show", "priors"):
+        return words
+    own = any(word.startswith("--data") for word in words)
+    small = [word for word in SMALL if not own or ("data.name" not in word and "model.name" not in word)]
+    small += [] if words[1] in ("show", "priors") else ["--quiet"]
+    if words[1] == "tune":
+        return [*words, *small, "--seeds=1", "--trials=1"]
+    return [*words, *small]
+
+
+def test_the_commands_of_the_pages_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDPU_DATA", str(tmp_path))
-    for page, words in COMMANDS:
-        if page not in ("docs/tour.md", "docs/report.md") or words[0] != "fedpu":
-            continue
-        small = SMALL if words[1] in ("run", "compare", "show") else []
-        small = [*small, "--quiet"] if words[1] in ("run", "compare") else small
-        small = [*small, "--methods=fedpu,supervised"] if words[1] == "compare" else small
-        monkeypatch.setattr(sys, "argv", [*words, *small])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code, words
+    write_patients(tmp_path)
+    (tmp_path / "my.toml").write_text(known.default_configuration())  # fedpu config > my.toml
+    run = set[str]()
+    for page in FOLLOWED:
+        for words in (words for where, words in COMMANDS if where == page and words[0] == "fedpu"):
+            if ">" in words or words[1] in ELSEWHERE or " ".join(words) in run:
+                continue
+            run.add(" ".join(words))
+            monkeypatch.setattr(sys, "argv", smaller(words))
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert not ended.value.code, words
     assert (tmp_path / "runs/both.html").exists()
     assert (tmp_path / "runs/tour/report.html").exists()
     assert (tmp_path / "runs/page.html").exists()
+    assert (tmp_path / "runs/mine/report.html").exists()
+    assert len(run) > 15
+
+
+def test_the_code_of_other_pages_runs() -> None:
+    code = {page: text for page, kind, text in BLOCKS if kind == "python"}
+    rng = np.random.default_rng(0)
+    classes = {name: rng.normal(place, 1, (200, 2)) for name, place in (("labelled_threes", 0), ("labelled_eights", 4))}
+    unlabelled = np.concatenate([rng.normal(place, 1, (200, 2)) for place in (0, 4, 8)])
+    names: dict[str, Any] = {**classes, "unlabelled": unlabelled}
+    exec(compile(code["docs/priors.md"], "priors.md", "exec"), names)
+    assert abs(names["found"].priors[3] - 1 / 3) < 0.15
+    own: dict[str, Any] = {}
+    exec(compile(code["docs/augmentation.md"], "augmentation.md", "exec"), own)
+    transform, inputs = own["Negative"](Augmentation()), torch.ones(8, 1, 3, 3)
+    drawn = transform.draw(8, (1, 3, 3), torch.Generator().manual_seed(0))
+    assert set(transform.apply(inputs, drawn).unique().tolist()) == {-1.0, 1.0}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -116,6 +168,27 @@ def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", BLOCK.sub("", PAGES[page])):
         if not link.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: (\S+)$", PAGES["docs/api.md"], re.MULTILINE)
+    assert set(fedpu.__all__) - {"__version__"} <= {name.rpartition(".")[2] for name in listed}
+    for name in listed:
+        module, _, own = name.rpartition(".")
+        assert getattr(importlib.import_module(module), own) is not None
+
+
+@pytest.mark.parametrize("page", ["docs/glossary.md", "docs/faq.md", "docs/choosing.md", "docs/your-data.md"])
+def test_settings_that_a_page_speaks_of_exist(page: str) -> None:
+    tables = {
+        name: {key for _, kind in section.variants.items() for key in kind.model_fields} | {"name", "kind"}
+        for name, section in SECTIONS.items()
+    }
+    named = re.findall(r"`([a-z]+)\.([a-z_]+)(?: = [^`]*)?`", PAGES[page])
+    told = [(table, key) for table, key in named if table in tables]
+    assert told
+    for table, key in told:
+        assert key in tables[table], f"{table}.{key}"
 
 
 def test_the_readme_is_short_and_begins_with_how_to_install() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedpu.config import Config
 from fedpu.data import FROM_PYTHON, Dataset
-from fedpu.method import UPPER
+from fedpu.method import SUGGESTED, UPPER
 
 ROUNDS, BATCH, RATE = 50, 20, 0.05
 """for data of thousands of examples rather than tens of thousands, with which a round has few steps"""
@@ -17,11 +17,17 @@ def suggested(data: Dataset) -> list[str]:
     unlabelled = bool((data.labels < 0).any())
     found = ["partition.kind=column"] if data.client is not None else ["partition.kind=iid", "partition.clients=1"]
     found.append("labelling.positive=as-given")
-    found += ["priors.source=estimated"] if unlabelled else [f"method.name={UPPER}"]
-    if unlabelled and data.tokens:
-        found.append("priors.features=model")  # token ids are no vectors that an estimator could look at
+    found += _partly_labelled(data) if unlabelled else [f"method.name={UPPER}"]
     found += _model(data)
     return [*found, f"aggregation.rounds={ROUNDS}", f"aggregation.batch_size={BATCH}", f"aggregation.lr={RATE}"]
+
+
+def _partly_labelled(data: Dataset) -> list[str]:
+    """Return how to learn from unlabelled data whose class shares nobody has told."""
+    if data.tokens:  # token ids are no vectors that an estimator could look at, and have no other views
+        return ["priors.source=estimated", "priors.features=model"]
+    views = ['augmentation.strong=["affine"]'] if len(data.shape) == 3 else []
+    return ["priors.source=estimated", f"method.name={SUGGESTED}", *views]
 
 
 def config_for(data: Dataset, *overrides: str) -> Config:

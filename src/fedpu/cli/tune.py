@@ -13,11 +13,12 @@ from fedpu.cli.console import (
     ConfigFile,
     Json,
     Overrides,
+    OwnData,
     Preset,
     Quiet,
+    configured,
     errors,
     going_on_in,
-    load_config,
     output,
     print_json,
     print_notes,
@@ -30,6 +31,7 @@ def tune(
     config: ConfigFile = None,
     preset: Preset = None,
     overrides: Overrides = None,
+    data: OwnData = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,7 +78,7 @@ def tune(
     from fedpu.record import write_atomically
     from fedpu.report import tuning_table
 
-    chosen = load_config(config, preset, overrides)
+    chosen, _ = configured(config, preset, overrides or [], data)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tune"
     with going_on_in(folder), round_progress(quiet) as progress:
         result = tuning.tune(

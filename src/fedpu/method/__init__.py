@@ -56,6 +56,10 @@ LOWER_ENDS = tuple(name for name, method in METHODS.items() if method.end_of_gap
 """the methods that the supervision gap is measured from, the paper's first: from the best of those that are compared"""
 UPPER = next(name for name, method in METHODS.items() if method.end_of_gap == "upper")
 """the method that it is measured to"""
+SUGGESTED = "aligned"
+"""for somebody's own vectors or images with estimated class shares: the best validation score of four methods
+(``docs/your-data.md``, ``results/suggestion``)
+"""
 USUAL = ("aligned", "fedpu", LOWER_ENDS[0], UPPER)
 """what is compared where nothing else is asked for"""
 
@@ -63,6 +67,7 @@ __all__ = [
     "LOWER_ENDS",
     "METHODS",
     "SAGE",
+    "SUGGESTED",
     "UDA",
     "UPPER",
     "USUAL",
