@@ -119,7 +119,7 @@ def test_what_an_aggregation_keeps_with_clients_is_that_of_one_process(runs: Pat
 
 
 def test_a_deployed_run_can_be_shown_on_a_page(runs: Path) -> None:
-    text = write_report(runs / "fedpu-fedavg").read_text("utf-8")
+    text = write_report(runs / "fedpu").read_text("utf-8")
     assert "Test accuracy by round" in text
     assert "3 clients" in text
 
