@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from fedpu.applications.bench import machine, made_up_data
+from fedpu.applications.bench import machine
+from fedpu.applications.made_up import MadeUp
 from fedpu.applications.prepared import prepare
 from fedpu.applications.training import job_of
 from fedpu.config import Config
@@ -52,7 +53,7 @@ def matrix_product_speed() -> float:
 def profile() -> dict[str, float]:
     """Return milliseconds of every part of a step, and of a whole one."""
     config = Config.load(overrides=["labelling.overlap=true"])
-    ready = prepare(config, made_up_data(6000))
+    ready = prepare(config, MadeUp(examples=6000).dataset())
     job = job_of(config, ready.federation)
     columns, network = Columns(job), StackedNetwork.of(job.initial_model())
     assert network is not None

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedpu.algorithm import rounds
+from fedpu.applications.made_up import MadeUp
 from fedpu.applications.memory import memory_of_all_processes
 from fedpu.applications.prepared import prepare
 from fedpu.applications.training import first_state, guard_of, job_of
 from fedpu.config import Config
-from fedpu.data import Dataset
 from fedpu.errors import FedpuError
 from fedpu.method import UPPER
 from fedpu.privacy import ProtectedClients
@@ -104,30 +104,24 @@ def measure(config: Config, clients: int, examples: int, repeats: int) -> Measur
     return Measurement(clients, examples, seconds, memory)
 
 
-def made_up_data(examples: int) -> Dataset:
-    """Return random images of MNIST's shape: what is in a picture does not change how long it takes."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (max(examples, 10), 28, 28), dtype=np.uint8)
-    y = np.arange(len(x)) % 10
-    data = Dataset.from_arrays(x, y, x_test=x[:10], y_test=y[:10], name="made up")
-    if examples >= 10:
-        return data
-    return replace(data, inputs=data.inputs[:examples], labels=data.labels[:examples])
+def alike(config: Config, clients: int) -> Config:
+    """Return a configuration with that many clients, all alike, which cover ten classes together."""
+    return config.with_(
+        "partition.kind=iid",
+        f"partition.clients={clients}",
+        f"labelling.positive={math.ceil(10 / clients)}",
+        "labelling.overlap=true",
+    )
 
 
 def _measure(config_text: str, clients: int, examples: int, repeats: int, sender: Any) -> None:
     import tomllib
 
-    config = Config.from_dict(tomllib.loads(config_text)).with_(
-        "partition.kind=iid",
-        f"partition.clients={clients}",
-        "labelling.positive=1",
-        "labelling.overlap=true",
-        f"aggregation.rounds={repeats + WARM_UP}",
-    )
+    config = alike(Config.from_dict(tomllib.loads(config_text)), clients)
+    config = config.with_(f"aggregation.rounds={repeats + WARM_UP}")
     if examples < 10:
         config = config.with_(f"method.name={UPPER}")  # too few examples to cover ten classes
-    ready = prepare(config, made_up_data(examples))
+    ready = prepare(config, MadeUp(examples=examples).dataset())
     job = job_of(config, ready.federation)
     memory = 0.0
     seconds = []

@@ -3,7 +3,7 @@
 from fedpu.engine.base import Clients, Engine, Job, copy_state, expected_from, initial_model, trained_parameters
 from fedpu.engine.client import ClientTrainer, update_client
 from fedpu.engine.flower import FlowerEngine
-from fedpu.engine.local import LocalEngine, ReferenceEngine
+from fedpu.engine.local import LocalEngine, MachineEngine, ReferenceEngine
 from fedpu.engine.pool import cores, end_with_parent
 from fedpu.engine.predict import client_outputs, predict
 from fedpu.engine.screen import Screen
@@ -26,6 +26,7 @@ __all__ = [
     "FlowerEngine",
     "Job",
     "LocalEngine",
+    "MachineEngine",
     "ReferenceEngine",
     "Screen",
     "client_outputs",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 
 from fedpu.applications.bench import Bench, Measurement
+from fedpu.applications.cost import OURS, PLAIN, Cost
 from fedpu.record import write_atomically
 from fedpu.report.plot import METHOD_COLOURS, save_figure, style
 
@@ -61,3 +63,62 @@ def save_bench(result: Bench, path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     save_figure(figure, path)
+
+
+COST_HEADINGS = ("who", "best (s)", "median (s)", "examples/s", "memory (MB)")
+
+
+def cost_table(result: Cost) -> Table:
+    """Return what one configuration costs, for a terminal."""
+    table = Table(title=_what(result), title_justify="left", header_style="bold")
+    for heading in COST_HEADINGS:
+        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
+    for cells in _cost_cells(result):
+        table.add_row(*cells)
+    return table
+
+
+def cost_markdown(results: Sequence[Cost]) -> str:
+    """Return what configurations cost as one Markdown table, with a sentence for each below."""
+    rule = ("---", "---", *("---:" for _ in COST_HEADINGS[1:]))
+    rows = [("what", *COST_HEADINGS), rule]
+    rows += [(_what(result), *cells) for result in results for cells in _cost_cells(result)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    notes = "\n".join(f"- {_what(result)}: {' '.join(cost_notes(result))}" for result in results)
+    return f"{table}\n\n{notes}\n"
+
+
+def _what(result: Cost) -> str:
+    shape = "×".join(map(str, result.shape))
+    each = f"{result.clients:,} × {result.examples / result.clients:,.0f}"
+    return f"{result.model} ({result.parameters:,} parameters) on {shape}, {each}"
+
+
+def cost_notes(result: Cost) -> list[str]:
+    """Return what follows from the table: the time of the whole run, and how that compares."""
+    seconds = result.expected_seconds
+    told = f"{seconds / 60:.0f} min" if seconds >= 600 else f"{seconds:.0f} s"
+    notes = [
+        f"The whole run is expected to take {told}: {result.rounds} rounds of {result.contestants[0].median:.2f} s, "
+        f"{result.evaluations} measurements of {result.evaluation_seconds:.2f} s."
+    ]
+    if result.times_plain is not None:
+        processes = f"{result.workers} plain processes" if result.workers > 1 else "one plain process"
+        notes.append(f"With cross-entropy {result.times_plain:.2f} times as fast as {processes}.")
+    if result.slow_because is not None:
+        notes.append(f"Clients are trained one after another: {result.slow_because}.")
+    return notes
+
+
+def _cost_cells(result: Cost) -> list[tuple[str, ...]]:
+    names = {OURS: f"fedpu, {result.method}", PLAIN: f"{PLAIN}, {result.workers} × 1 thread"}
+    return [
+        (
+            names.get(one.name, one.name),
+            f"{one.best:.2f}",
+            f"{one.median:.2f}",
+            f"{result.examples / one.best:,.0f}",
+            f"{one.memory_mb:,.0f}",
+        )
+        for one in result.contestants
+    ]
