@@ -79,7 +79,7 @@ def test_a_run_says_that_the_method_makes_inputs(command: Command) -> None:
 
 def test_a_run_says_which_layer_has_no_stacked_form(command: Command) -> None:
     _, told = command("run", "--out", "r", settings=("model.name=users_slow:normed",))
-    assert f"{SLOW}there is no stacked form of the network's layer BatchNorm1d(8" in told
+    assert f"{SLOW}there is no fast form of the network's layer BatchNorm1d(8" in told
     _, told = command("run", "--out", "p", "--engine", "reference", settings=("model.name=users_slow:normed",))
     assert SLOW not in told
 

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from fedpu.engine.base import Clients, Engine, Job
 from fedpu.engine.client import ClientTrainer
 from fedpu.engine.pool import Piece, Pool, Trainer, cores, start_pool
+from fedpu.engine.stacked import twin_of
 from fedpu.engine.stacked.trainer import StackTrainer, not_stacked_because, stacks
 from fedpu.engine.states import ClientStates
 from fedpu.round import Broadcast, Tensors, Update, Work
@@ -91,7 +92,9 @@ class LocalEngine(MachineEngine):
         """Return how work is cut into pieces: stacks of clients where they can be stacked."""
         if not self._stacks(job):
             return super().cut(job)
-        return partial(stacks, job, sum(p.numel() for p in job.initial_model().parameters()))
+        network = twin_of(job.initial_model())
+        assert network is not None
+        return partial(stacks, job, network)
 
     def _stacks(self, job: Job) -> bool:
         return self.compute_device().type == "cpu" and not_stacked_because(job) is None

@@ -4,7 +4,7 @@ from fedpu.models.base import Model
 from fedpu.models.cnn import ColourCNN, PaperCNN
 from fedpu.models.mlp import MLP
 from fedpu.models.own import OwnModel
-from fedpu.models.resnet9 import ResNet9
+from fedpu.models.resnet9 import ResidualSum, ResNet9
 from fedpu.models.small_resnet import SmallResNet
 from fedpu.models.text import Text
 from fedpu.registry import Registry
@@ -24,4 +24,15 @@ MODELS: Registry[type[Model]] = Registry(
     function=OwnModel,
 )
 
-__all__ = ["MLP", "MODELS", "ColourCNN", "Model", "OwnModel", "PaperCNN", "ResNet9", "SmallResNet", "Text"]
+__all__ = [
+    "MLP",
+    "MODELS",
+    "ColourCNN",
+    "Model",
+    "OwnModel",
+    "PaperCNN",
+    "ResNet9",
+    "ResidualSum",
+    "SmallResNet",
+    "Text",
+]

@@ -48,7 +48,7 @@ class StackedNetwork:
             return None
         for module in _flat_modules(network):
             if layer_for(module) is None:
-                return f"there is no stacked form of the network's layer {_shown(module)}"
+                return f"there is no fast form of the network's layer {_shown(module)}"
         return "not all parameters of the network are trained in 32 bits, or it has buffers"
 
     def flatten(self, state: Tensors) -> Float[Tensor, " D"]:

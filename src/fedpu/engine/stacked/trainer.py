@@ -17,10 +17,11 @@ from fedpu.engine.base import Job
 from fedpu.engine.client import Begun, ClientTrainer, begin, end, refuse_not_finite
 from fedpu.engine.pool import Piece, Trained, Trainer
 from fedpu.engine.predict import client_outputs
-from fedpu.engine.stacked.network import StackedNetwork
 from fedpu.engine.stacked.objective import Objective, UnknownInputs
 from fedpu.engine.stacked.plan import Columns, Step
 from fedpu.engine.stacked.probe import makes_inputs
+from fedpu.engine.stacked.twin import Twin, twin_of, why_no_twin
+from fedpu.engine.stacked.wide import WideNetwork
 from fedpu.method import Method
 from fedpu.risk import RiskConstants
 from fedpu.round import Broadcast, ClientRule, Tensors, Update, Work, overrides
@@ -46,7 +47,7 @@ def _not_stacked_because(job: Job) -> str | None:
         return "with this aggregation clients choose the model that they start from, each for itself"
     if job.method.parts:
         return "the method moves parts of the model one after another"
-    missing = StackedNetwork.missing(job.initial_model())
+    missing = why_no_twin(job.initial_model())
     if missing is None and makes_inputs(job):
         return "the method calls the network on inputs of its own making"
     return missing
@@ -57,7 +58,7 @@ def needs_each(job: Job, each: bool) -> bool:
     return each or job.has_rule or overrides(job.method, Method, "finish") or len(job.method.views) > 1
 
 
-def stacks(job: Job, parameters: int, work: Sequence[Work], each: bool) -> tuple[list[Piece], list[float]]:
+def stacks(job: Job, network: Twin, work: Sequence[Work], each: bool) -> tuple[list[Piece], list[float]]:
     """Cut the work into stacks of clients of like size, whoever will run them; return them with their costs."""
     entries = job.federation.offsets.diff().tolist()
     order = sorted(work, key=lambda one: (-entries[one.client], one.client))
@@ -67,10 +68,12 @@ def stacks(job: Job, parameters: int, work: Sequence[Work], each: bool) -> tuple
         first = order[start]
         batch = max(1, min(entries[first.client], first.batch_size or entries[first.client]))
         single = batch >= entries[first.client] and first.epochs == 1 and not needs_each(job, each)
-        count = math.ceil(EXAMPLES / batch)
+        # A stack whose examples go through in one pass goes forward once.
+        count = max(1, EXAMPLES // batch)
         if not single:
-            # Each client has parameters of its own; and a batch of some size keeps a core busy by itself.
-            count = 1 if batch > EXAMPLES // 3 else max(1, min(count, FLOATS // parameters))
+            # Each client has parameters of its own; and a batch of some size, or a wide network, keeps a core busy.
+            alone = batch > EXAMPLES // 3 or isinstance(network, WideNetwork)
+            count = 1 if alone else max(1, min(math.ceil(EXAMPLES / batch), FLOATS // network.length))
         pieces.append(order[start : start + count])
         start += count
     costs = [sum(entries[one.client] * one.epochs * one.share for one in piece) for piece in pieces]
@@ -82,7 +85,7 @@ class StackTrainer(Trainer):
 
     def __init__(self, job: Job) -> None:
         self.module = job.initial_model()
-        network = StackedNetwork.of(self.module)
+        network = twin_of(self.module)
         assert network is not None
         self.job = job
         self.network = network
