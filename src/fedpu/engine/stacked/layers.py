@@ -118,7 +118,13 @@ class Conv2d(Layer):
         k, c, h, w, n = self.shape
         outputs = self.sizes[0][0]
         gradient = gradient.reshape(k, outputs, -1)
-        weights = torch.stack([torch.bmm(gradient, self._block(dy).transpose(1, 2)) for dy in range(kh)], dim=1)
+        blocks = [self._block(dy) for dy in range(kh)]
+        # ∂y Uᵀ or U ∂yᵀ: the same sums; a product of long rows is up to twice as fast with the fewer rows first.
+        if outputs > c * kw:
+            products = [torch.bmm(block, gradient.transpose(1, 2)).transpose(1, 2) for block in blocks]
+        else:
+            products = [torch.bmm(gradient, block.transpose(1, 2)) for block in blocks]
+        weights = torch.stack(products, dim=1)
         out[0].copy_(weights.view(k, kh, outputs, c, kw).permute(0, 2, 3, 1, 4))
         if len(out) == 2:
             torch.sum(gradient, dim=2, out=out[1])
