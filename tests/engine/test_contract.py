@@ -20,6 +20,7 @@ from fedpu.engine.stacked import StackedNetwork, WideNetwork, twin_of
 from fedpu.engine.stacked.trainer import EXAMPLES, not_stacked_because, stacks
 from fedpu.method import METHODS
 from fedpu.models import MODELS, ResidualSum
+from fedpu.models.small_resnet import StandardisedConv2d
 
 
 def assert_same_model(config: Config, tolerance: float = 2e-5) -> None:
@@ -70,7 +71,7 @@ def test_every_model(tiny_config: Config, model: str, tmp_path: Path) -> None:
         "aggregation.rounds=1",
         # Eight layers of maxima: float sums in another order choose another maximum once in a while, and from there on
         # a longer step would lead elsewhere, between PyTorch's own memory formats too.
-        f"aggregation.lr={'0.0001' if model == 'resnet9' else '0.01'}",
+        f"aggregation.lr={'0.0001' if 'resnet' in model else '0.01'}",
     )
     reason = config.engine.slow_because(job_of(config, prepare(config).federation))
     if model in NOT_STACKED:  # both engines run the same code there, so there is nothing to compare
@@ -203,6 +204,15 @@ WIDE = {
         torch.nn.AdaptiveMaxPool2d(1),
         torch.nn.Flatten(),
         torch.nn.Linear(8, 3, bias=False),
+    ],
+    "standardised": [
+        StandardisedConv2d(2, 8, 4, stride=2, padding=1, bias=False),
+        torch.nn.MaxPool2d(2),
+        torch.nn.GroupNorm(4, 8),
+        torch.nn.ReLU(),
+        ResidualSum(StandardisedConv2d(8, 8, 3, padding=1)),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32, 3),
     ],
     "smooth": [
         torch.nn.ReLU(),

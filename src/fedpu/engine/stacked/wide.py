@@ -28,7 +28,7 @@ class WideNetwork:
     @classmethod
     def of(cls, network: nn.Module) -> WideNetwork | None:
         """Return the twin of an ``nn.Sequential`` of known layers on images, or None where a layer has no twin."""
-        if type(network) is not nn.Sequential or not any(type(m) is nn.Conv2d for m in network.modules()):
+        if type(network) is not nn.Sequential or not any(isinstance(m, nn.Conv2d) for m in network.modules()):
             return None
         parameters = dict(network.named_parameters())
         trained = all(p.requires_grad and p.dtype == torch.float32 for p in parameters.values())

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from fedpu.models import ResidualSum
+from fedpu.models.small_resnet import GAIN, TINY, StandardisedConv2d
 
 aten = torch.ops.aten
 ALL = [True, True, True]
+FILTER = (1, 2, 3)
+"""the dimensions of one filter"""
 
 
 class WideLayer(ABC):
@@ -70,6 +73,28 @@ class Convolution(WideLayer):
         if bias:
             out[1].copy_(shift)
         return x if inputs else None
+
+
+class StandardisedConvolution(Convolution):
+    """``StandardisedConv2d``: filters v = g s c with c = w − mean(w) and s = (|c|² + ε)^−½."""
+
+    def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Convolve with the standardised filters."""
+        weight, *bias = parameters
+        self.centred = weight - weight.mean(dim=FILTER, keepdim=True)
+        self.scale = (self.centred.square().sum(dim=FILTER, keepdim=True) + TINY).rsqrt()
+        self.used = [self.centred * (GAIN * self.scale), *bias]
+        return super().forward(x, self.used)
+
+    def backward(
+        self, gradient: Tensor, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool
+    ) -> Tensor | None:
+        """∂c = g s (∂v − s² c ⟨∂v, c⟩), ∂w = ∂c − mean(∂c)."""
+        x = super().backward(gradient, self.used, out, inputs)
+        along = (out[0] * self.centred).sum(dim=FILTER, keepdim=True) * self.scale.square()
+        centred = (out[0] - self.centred * along) * (GAIN * self.scale)
+        out[0].copy_(centred - centred.mean(dim=FILTER, keepdim=True))
+        return x
 
 
 class GroupNormalisation(WideLayer):
@@ -267,6 +292,12 @@ class Residual(WideLayer):
         return gradient.add_(inner) if inner is not None else None
 
 
+CONVOLUTIONS: dict[type[nn.Module], type[Convolution]] = {
+    nn.Conv2d: Convolution,
+    StandardisedConv2d: StandardisedConvolution,
+}
+
+
 def wide_layer_for(module: nn.Module) -> WideLayer | None:
     """Return the twin of a module, or None where there is none."""
     kind = type(module)
@@ -275,9 +306,9 @@ def wide_layer_for(module: nn.Module) -> WideLayer | None:
     if isinstance(module, ResidualSum):
         inner = _chain([module.layers])
         return None if inner is None else Residual(inner)
-    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d:
+    if isinstance(module, nn.Conv2d) and kind in CONVOLUTIONS:
         plain = module.padding_mode == "zeros" and isinstance(module.padding, tuple)
-        return Convolution(module) if plain else None
+        return CONVOLUTIONS[kind](module) if plain else None
     if isinstance(module, nn.GroupNorm) and kind is nn.GroupNorm:
         return GroupNormalisation(module) if module.affine else None
     if isinstance(module, nn.MaxPool2d) and kind is nn.MaxPool2d:
