@@ -30,7 +30,7 @@ PATIENCE = 3600.0
 def config(nodes: int, rounds: int) -> Config:
     """Return a task of a few small steps for each client."""
     settings = ["data.name=digits", "labelling.positive=2", "labelling.overlap=true", "model.name=mlp"]
-    settings += ["model.hidden=[16]", f"aggregation.rounds={rounds}", f"engine.wait={PATIENCE}"]
+    settings += ["model.hidden=[16]", f"aggregation.rounds={rounds}", "engine.name=flower", f"engine.wait={PATIENCE}"]
     return deployed_config(Config.load(overrides=[*settings, f"engine.deadline={PATIENCE}"]), nodes)
 
 

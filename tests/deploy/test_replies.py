@@ -39,10 +39,11 @@ from fedpu.engine.flower.clients import NodeClients, Promised
 from fedpu.engine.validate import Expected
 from fedpu.errors import TrainingError
 from fedpu.flower.exchange import Exchange, ask
+from fedpu.flower.grid import pull_message
 from fedpu.flower.messages import MODEL, RISK, pack_tensors, pack_update
 from fedpu.flower.private import ObjectPullError
 from fedpu.flower.replies import BadReply
-from fedpu.flower.wire import Request, Wire, pull_message
+from fedpu.flower.wire import Request, Wire
 from fedpu.privacy.secagg import Rules, SecureAggregationError
 from fedpu.round import Broadcast, Tensors, Update, Work
 

@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.serverapp import Grid
 
 from fedpu.deploy.folder import INVITATIONS
 from fedpu.deploy.invitation import (
@@ -31,8 +30,11 @@ from fedpu.deploy.protocol import RUN, record_hash
 from fedpu.deploy.settings import NodeSettings
 from fedpu.errors import TrainingError
 from fedpu.flower.access import read_private
-from fedpu.flower.wire import GridWire, Wire
 from fedpu.flower.wire import Request as Sent
+from fedpu.flower.wire import Wire
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid
 
 INVITATION = "invitation"
 PATIENCE = 60.0
@@ -86,6 +88,8 @@ class SignedWire(Wire):
 
 def server_wire(grid: Grid, context: Context) -> Wire:
     """Return the wire of a ServerApp; it signs if the run configuration says where the keys of runs are."""
+    from fedpu.flower.grid import GridWire  # takes a second, and nodes come by here without one
+
     folder = str(context.run_config.get(INVITATIONS, ""))
     if not folder:
         return GridWire(grid)

@@ -34,13 +34,14 @@ from fedpu.engine.pool import cores
 from fedpu.errors import TrainingError
 from fedpu.flower.app_folder import write_app
 from fedpu.flower.exchange import Exchange
+from fedpu.flower.grid import GridWire
 from fedpu.flower.link_folder import LinkFolder
 from fedpu.flower.messages import WORK
 from fedpu.flower.processes import CONNECTION, Child, children, flwr, has_connection
 from fedpu.flower.state_folder import StateFolder
 from fedpu.flower.temporary import temporary_folder
 from fedpu.flower.tls import write_secret
-from fedpu.flower.wire import GridWire, Request, Wire
+from fedpu.flower.wire import Request, Wire
 
 START = 180.0
 """seconds that Flower and Ray have to start"""
