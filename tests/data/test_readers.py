@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from fedpu.data import READERS, DataSettings, load, read
 from fedpu.data.encoding import NumberColumn, WordColumn
 from fedpu.errors import ConfigError, DataError
 
-ROWS = 500
+ROWS = int(os.environ.get("FEDPU_TEST_ROWS", "500"))
+"""of the table that comes in every form; with 100,000 the first nine forms take some minutes"""
 GIVEN = ("priors.source=given", "priors.values=0.33")
 """class shares, the estimate of which takes most of the time of so short a training"""
 

@@ -242,6 +242,8 @@ def test_what_labelled_examples_say_is_not_called_an_accuracy(partly: Path) -> N
         assert "What partly labelled data can say: fedpu" in shown
         assert "interval of 95 %" in shown
         assert "is_accuracy" not in shown
+        assert "Class priors that clients estimated: fedpu" in shown
+        assert "Accuracy on each class" not in shown
     assert "Its accuracy is not known; the estimate is" in alone
     assert "right of labelled examples set aside" in (partly / "comparison.md").read_text()
 

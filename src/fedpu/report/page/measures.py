@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from fedpu.report.page.shell import details
-from fedpu.report.page.tables import figure, soft
+from fedpu.report.page.tables import CLIENTS, figure, soft
 
 Told = Mapping[str, Any]
 MEASURES = {
@@ -64,6 +64,17 @@ def estimates_figure(label: str, estimates: Told) -> str:
         "the labelled examples set aside; precision follows from it, the class share and the predicted share.",
         _table(heads, rows),
         "estimates",
+    )
+
+
+def estimated_priors_figure(label: str, classes: Sequence[str], values: Sequence[Sequence[float]]) -> str:
+    """Return what clients take their class shares to be, where nobody knows the truth."""
+    rows = [[str(client), *(_per_cent(value) for value in shares)] for client, shares in enumerate(values[:CLIENTS])]
+    more = f" The first {CLIENTS} of {len(values):,} clients are shown." if len(values) > CLIENTS else ""
+    return figure(
+        f"Class priors that clients estimated: {label}",
+        f"In per cent, after the last round. Nobody knows the true shares of these data.{more}",
+        _table(["client", *classes], rows),
     )
 
 

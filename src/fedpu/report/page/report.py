@@ -10,14 +10,15 @@ from pathlib import Path
 
 import tomli_w
 
+from fedpu.data import FROM_PYTHON
 from fedpu.record import write_atomically
 from fedpu.report.colours import Style, styles
 from fedpu.report.page.charts import Chart, Series, on_common_axis, over_seeds, term_styles
-from fedpu.report.page.measures import estimates_figure, measures_details
+from fedpu.report.page.measures import estimated_priors_figure, estimates_figure, measures_details
 from fedpu.report.page.runs import Group, RecordedRun, gaps, is_accuracy, is_number
 from fedpu.report.page.sentences import SET_ASIDE, per_cent, question, verdict
 from fedpu.report.page.shell import details, page
-from fedpu.report.page.tables import confusion_figure, confusion_width, holdings_figure, per_class_figure, soft
+from fedpu.report.page.tables import TEST, confusion_figure, confusion_width, holdings_figure, per_class_figure, soft
 
 VALIDATION = "validation score (lower is better)"
 
@@ -144,7 +145,7 @@ def _curves(groups: Sequence[Group]) -> str:
     charts = []
     name = "Test accuracy" if is_accuracy(groups) else f"Right of {SET_ASIDE}"
     for key, title, label, unit, scale, digits in (
-        ("accuracy", f"{name} by round", f"{name[0].lower()}{name[1:]} (%)", " %", 100.0, 2),
+        ("accuracy", f"{name} by round", "test accuracy (%)" if is_accuracy(groups) else "right (%)", " %", 100.0, 2),
         ("validation", "Score on what clients hold out, by round", VALIDATION, "", 1.0, 4),
     ):
         drawn = styles(group.label for group in groups)
@@ -174,7 +175,7 @@ def _recognised(groups: Sequence[Group]) -> str:
     each = [_per_class(group.runs, len(classes)) for group in groups]
     figures = ""
     if any(value is not None for values in each for value in values):
-        names, of = [group.label for group in groups], "test examples" if is_accuracy(groups) else SET_ASIDE
+        names, of = [group.label for group in groups], TEST if is_accuracy(groups) else SET_ASIDE
         figures += per_class_figure(classes, names, each, len(groups[0].runs), of)
     matrices = [
         confusion_figure(group.label, group.runs[0].classes, summed)
@@ -251,6 +252,8 @@ def _priors(groups: Sequence[Group]) -> str:
         truth = run.facts.get("true_priors")
         if values and truth:
             figures.append(_priors_chart(group, values, truth))
+        elif values:
+            figures.append(estimated_priors_figure(group.label, run.classes, values))
     if not figures:
         source = groups[0].config.get("priors", {}).get("source")
         needed = any(group.method is not None and group.method.uses_priors for group in groups)
@@ -333,6 +336,8 @@ def _memory(groups: Sequence[Group]) -> str:
 
 def _command(groups: Sequence[Group]) -> str:
     seeds = len(groups[0].runs)
+    if str(groups[0].config.get("data", {}).get("name", "")).startswith(FROM_PYTHON):
+        return "import fedpu\nfedpu.run(fedpu.Config.load('my.toml'), data=data)  # the data that were handed over"
     if len(groups) == 1 and seeds == 1:
         return "fedpu run my.toml"
     methods = shlex.quote(",".join(group.label for group in groups))

@@ -11,6 +11,8 @@ from fedpu.labelling import Holdings
 Matrix = Sequence[Sequence[int | float]]
 CLIENTS = 40
 """clients that are shown"""
+TEST = "test examples"
+"""what an accuracy is measured on"""
 CLASSES = 30
 """classes up to which a confusion matrix can be read"""
 
@@ -87,7 +89,7 @@ def per_class_figure(
     )
     mean = f", mean of {seeds} seeds" if seeds > 1 else ""
     return figure(
-        "Accuracy on each class",
+        "Accuracy on each class" if of == TEST else "Recall of each class",
         f"Share of the {of} of a class that are recognised, in per cent{mean}. Longer bars are better.",
         table,
         "classes",
