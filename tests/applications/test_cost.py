@@ -7,8 +7,9 @@ import torch
 
 from fedpu.applications.bench import alike
 from fedpu.applications.cost import OURS, PLAIN, SUPERVISED, cost
-from fedpu.applications.experiment import job_of, prepare
 from fedpu.applications.made_up import MadeUp, read_shape
+from fedpu.applications.prepared import prepare
+from fedpu.applications.training import job_of
 from fedpu.applications.yardstick import PlainClients
 from fedpu.config import Config
 from fedpu.engine import ClientTrainer
