@@ -20,9 +20,10 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, get_args, get_type_hints
 from unittest.mock import patch
 
-from beartype import beartype
-from jaxtyping import AbstractArray, jaxtyped
+from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
 
+AS_JAXTYPING = BeartypeConf(violation_type=TypeCheckError)
 CACHE = "shapes1"
 """names the compiled files; to be changed with what is done to the source"""
 
@@ -80,7 +81,7 @@ def _hints(function: FunctionType) -> dict[str, Any]:
 def _beartyped(function: Any, hints: dict[str, Any]) -> _Check:
     told, function.__annotations__ = function.__annotations__, hints
     try:
-        return _Check(beartype(function), any(map(_speaks_of_shapes, hints.values())))
+        return _Check(beartype(conf=AS_JAXTYPING)(function), any(map(_speaks_of_shapes, hints.values())))
     finally:
         function.__annotations__ = told
 

@@ -157,7 +157,8 @@ def _check_saved(checked: Checked, model: Model, shape: tuple[int, ...], inputs:
 
 
 def _check_engines(checked: Checked, model: Model, data: Dataset) -> None:
-    trial = Trial.of(FedPU(), FedAvg(rounds=1, batch_size=20, lr=0.01), model, data)
+    # Small steps: engines add up in different orders, which now and then decides between two maxima of a pooling layer.
+    trial = Trial.of(FedPU(), FedAvg(rounds=1, batch_size=20, lr=0.001), model, data)
     far = trial.run(LOCAL).far_from(trial.run(REFERENCE))
     checked.promise(
         "all engines give the same model",
