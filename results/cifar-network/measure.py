@@ -31,7 +31,6 @@ SETTINGS = [
     "engine.workers=1",
 ]
 TRIED = [("standardised", 0.05), ("group", 0.05), ("batch", 0.05), ("standardised", 0.1), ("standardised", 0.02)]
-TRIED += [("group", 0.02), ("alone", 0.05)]
 
 
 def part() -> Dataset:
