@@ -51,7 +51,9 @@ class _Check(NamedTuple):
 
 
 def _checked_function(function: Any) -> Any:
-    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):  # none of them speaks of shapes
+        return _beartyped(function, _hints(function)).call
+    if inspect.isgeneratorfunction(function):
         return jaxtyped(function, typechecker=beartype)
     first: tuple[Any, ...] = ()
     if _has_gate(function):

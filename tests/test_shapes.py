@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -37,6 +38,9 @@ def rows(a: Float[Tensor, "n d"], b: Float[Tensor, "d"]) -> Iterator[Tensor]:
     yield from a * b
 
 def plain(text: str) -> int:
+    return text if text == "wrong" else len(text)
+
+async def waiting(text: str) -> int:
     return text if text == "wrong" else len(text)
 
 def adding(number: float) -> Callable[[Tensor], Tensor]:
@@ -79,6 +83,7 @@ RIGHT: dict[str, Callable[[ModuleType], object]] = {
     "a dictionary": lambda m: m.named({"x": F(2), "y": F(2)}, F(2)),
     "a generator": lambda m: list(m.rows(F(2, 3), F(3))),
     "no shapes": lambda m: m.plain("right"),
+    "a coroutine": lambda m: asyncio.run(m.waiting("right")),
     "a function within": lambda m: (m.adding(0.5)(I(3)), m.adding(0.5)(I(4))),
     "a dataclass": lambda m: m.Pair.of(F(3)),
     "a name that is not there": lambda m: m.later(None, 3),
@@ -92,6 +97,8 @@ WRONG: dict[str, Callable[[ModuleType], object]] = {
     "an argument of a generator": lambda m: m.rows(F(2, 3), F(2)),
     "a type": lambda m: m.plain(3),
     "a type of a result": lambda m: m.plain("wrong"),
+    "an argument of a coroutine": lambda m: asyncio.run(m.waiting(3)),
+    "the result of a coroutine": lambda m: asyncio.run(m.waiting("wrong")),
     "an argument of a function within": lambda m: m.adding(0.5)(F(3)),
     "the result of a function within": lambda m: (m.adding(0.5)(I(3)), m.adding(0)(I(3))),
     "a dataclass": lambda m: m.Pair(F(2), F(3)),
