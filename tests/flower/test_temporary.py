@@ -13,7 +13,8 @@ import pytest
 from fedpu.flower import temporary
 
 WAITING = """
-import runpy, sys, time
+import runpy, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 temporary_folder = runpy.run_path(sys.argv[1])["temporary_folder"]  # without the rest of fedpu, which takes seconds
 with temporary_folder("fedpu-test-") as folder:
     (folder / "deep").mkdir()
