@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from fedpu.models.resnet9 import ResidualSum
@@ -23,15 +25,16 @@ def standardised(shape: tuple[int, ...], classes: int) -> nn.Module:
     return _network(shape, classes, StandardisedConv2d, lambda width: nn.GroupNorm(8, width))
 
 
-def alone(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Standardised filters, nothing else."""
-    return _network(shape, classes, StandardisedConv2d, lambda width: nn.Identity())
-
-
-def _network(shape, classes, convolution, normalisation) -> nn.Module:  # type: ignore[no-untyped-def]
+def _network(
+    shape: tuple[int, ...],
+    classes: int,
+    convolution: type[nn.Conv2d],
+    normalisation: Callable[[int], nn.Module],
+) -> nn.Module:
     def block(before: int, after: int, size: int = 3, stride: int = 1, pool: bool = False) -> list[nn.Module]:
-        layers = [convolution(before, after, size, stride=stride, padding=1, bias=False)]
-        return [*layers, *([nn.MaxPool2d(2)] if pool else []), normalisation(after), nn.ReLU()]
+        pooling = [nn.MaxPool2d(2)] if pool else []
+        filters = convolution(before, after, size, stride=stride, padding=1, bias=False)
+        return [filters, *pooling, normalisation(after), nn.ReLU()]
 
     return nn.Sequential(
         *block(shape[0], 32, size=4, stride=2),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedpu.algorithm import rounds
 from fedpu.applications.made_up import MadeUp
 from fedpu.applications.memory import memory_of_all_processes
 from fedpu.applications.prepared import prepare
+from fedpu.applications.timed import WARM_UP, Timed
 from fedpu.applications.training import first_state, guard_of, job_of
 from fedpu.config import Config
 from fedpu.errors import FedpuError
@@ -24,27 +24,16 @@ from fedpu.method import UPPER
 from fedpu.privacy import ProtectedClients
 
 EXAMPLES = 60_000
-WARM_UP = 1
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Timed):
     """One number of clients: seconds of every round after the first, and the memory of all processes together."""
 
     clients: int
     examples: int
     seconds: list[float]
     memory_mb: float
-
-    @property
-    def best(self) -> float:
-        """The fastest round."""
-        return min(self.seconds)
-
-    @property
-    def median(self) -> float:
-        """The middle round."""
-        return statistics.median(self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain data."""

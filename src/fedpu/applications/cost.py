@@ -7,7 +7,6 @@ rounds are taken in turn, so that whatever disturbs the machine disturbs all of 
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from fedpu.algorithm import rounds
 from fedpu.applications.made_up import MadeUp
 from fedpu.applications.memory import memory_of_all_processes
 from fedpu.applications.prepared import Prepared, prepare
+from fedpu.applications.timed import WARM_UP, Timed
 from fedpu.applications.training import first_state, guard_of, job_of, serving_of
 from fedpu.applications.yardstick import plain_rounds
 from fedpu.config import Config
@@ -30,14 +30,13 @@ from fedpu.evaluation import evaluate
 from fedpu.method import UPPER
 from fedpu.privacy import ProtectedClients
 
-WARM_UP = 1
 ENDING = 60
 """seconds that a contestant may take to end"""
 OURS, SUPERVISED, PLAIN = "fedpu", "fedpu, supervised", "plain PyTorch"
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contestant(Timed):
     """Whose rounds were measured."""
 
     name: str
@@ -45,16 +44,6 @@ class Contestant:
     """of every round after the first"""
     memory_mb: float
     """the most that all of its processes held together"""
-
-    @property
-    def best(self) -> float:
-        """The fastest round."""
-        return min(self.seconds)
-
-    @property
-    def median(self) -> float:
-        """The middle round."""
-        return statistics.median(self.seconds)
 
 
 @dataclass(frozen=True)
