@@ -57,8 +57,8 @@ LOWER_ENDS = tuple(name for name, method in METHODS.items() if method.end_of_gap
 UPPER = next(name for name, method in METHODS.items() if method.end_of_gap == "upper")
 """the method that it is measured to"""
 SUGGESTED = "aligned"
-"""for somebody's own vectors or images with estimated class shares: the best validation score of four methods
-(``docs/your-data.md``, ``results/suggestion``)
+"""for somebody's own data with estimated class shares: on vectors, the best validation score (``results/suggestion``,
+narrowly); on images, the test accuracies of ``docs/aligned.md``
 """
 USUAL = ("aligned", "fedpu", LOWER_ENDS[0], UPPER)
 """what is compared where nothing else is asked for"""
