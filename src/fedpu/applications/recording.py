@@ -16,6 +16,7 @@ from fedpu.applications.prepared import ServerSide
 from fedpu.config import Config
 from fedpu.engine import ClientStates, predict
 from fedpu.engine.client import PRIORS_STATE
+from fedpu.engine.native import kernels_are
 from fedpu.evaluation import Metrics, estimates, evaluate, measure
 from fedpu.priors.running import PRIORS, priors_report
 from fedpu.privacy import Guard
@@ -159,6 +160,7 @@ def _summary(config: Config, known: ServerSide, curve: list[RoundLine], guard: G
             "fedpu": version("fedpu"),
             "torch": torch.__version__,
             "python": platform.python_version(),
+            **({"kernels": kernels} if (kernels := kernels_are()) else {}),
         },
     }
 

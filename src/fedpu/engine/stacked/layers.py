@@ -7,12 +7,15 @@ channels into products of long matrices, and pooling into maxima of views. Every
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from fedpu.engine import native
 
 THIN = 4
 """input channels up to which the unfolded convolution beats PyTorch's on a CPU (measured)"""
@@ -146,6 +149,34 @@ class Conv2d(Layer):
         return x[:, :, ph : h - ph, pw : w - pw]
 
 
+class ThinBlock(Layer):
+    """``nn.Conv2d`` with stride 1, ``nn.MaxPool2d(2)`` and ``nn.ReLU``, in either order, as one compiled kernel."""
+
+    def __init__(self, convolution: Conv2d, library: ctypes.CDLL) -> None:
+        self.sizes, self.padding = convolution.sizes, convolution.padding
+        self.library = library
+
+    def forward(self, x: Stack, parameters: Sequence[Tensor]) -> Stack:
+        """Return the maxima of the windows that are above zero, and keep where they were."""
+        self.x = x.contiguous()
+        y, self.places, self.shape = native.forward(
+            self.library, self.x, parameters[0], self._bias(parameters), self.padding
+        )
+        return y
+
+    def backward(
+        self, gradient: Stack, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool
+    ) -> Stack | None:
+        """Hand each gradient to the place of its maximum, and from there to weights and inputs."""
+        gradients = out[0], self._bias(out)
+        return native.backward(
+            self.library, gradient.contiguous(), self.places, self.x, parameters[0], gradients, self.shape, inputs
+        )
+
+    def _bias(self, parameters: Sequence[Tensor]) -> Tensor:
+        return parameters[1] if len(parameters) == 2 else parameters[0].new_zeros(parameters[0].shape[:2])
+
+
 class MaxPool2x2(Layer):
     """``nn.MaxPool2d(2)``: the maximum of four views. Ties go to the first of a window, as in PyTorch."""
 
@@ -272,6 +303,23 @@ def layer_for(module: nn.Module) -> Layer | None:
     if type(module) is nn.AdaptiveAvgPool2d and module.output_size in (1, (1, 1)):
         return GlobalAveragePool()
     return None
+
+
+def fused(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers with each convolution, pooling and ReLU in a row as one, where there is a compiled kernel."""
+    library = native.kernels().library if any(isinstance(layer, Conv2d) for layer in layers) else None
+    found: list[Layer] = []
+    rest = list(layers)
+    while rest:
+        first, after = rest[0], {type(layer) for layer in rest[1:3]}
+        plain = isinstance(first, Conv2d) and first.stride == (1, 1)
+        if library is not None and plain and after == {MaxPool2x2, ReLU}:
+            assert isinstance(first, Conv2d)
+            found.append(ThinBlock(first, library))
+            rest = rest[3:]
+        else:
+            found.append(rest.pop(0))
+    return found
 
 
 def _thin_convolution(module: nn.Conv2d) -> bool:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fedpu.engine.stacked.layers import Layer, layer_for
+from fedpu.engine.stacked.layers import Layer, fused, layer_for
 from fedpu.round import Tensors
 
 
@@ -32,6 +32,7 @@ class StackedNetwork:
             if layer is None:
                 return None
             layers.append(layer)
+        layers = fused(layers)
         for before, after in itertools.pairwise(layers):
             after.may_overwrite_input = not before.needs_output
         parameters = dict(network.named_parameters())
