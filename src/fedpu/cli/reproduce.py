@@ -38,6 +38,10 @@ def reproduce(
             "of a quarter of an hour each run).",
         ),
     ] = "paper",
+    columns: Annotated[
+        str,
+        typer.Option("--columns", "-c", help="Run only these columns of the tables, such as fedpu,labelled-only."),
+    ] = "",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Runs at once; 0: one a core, or one on a GPU.")] = 0,
     out: Annotated[
         Path | None,
@@ -71,10 +75,12 @@ def reproduce(
     numbers = range(seeds)
     if pages_only and not folder.is_dir():
         raise ConfigError(f"There is no folder '{folder}' to make pages from.")
+    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    runs = plan(chosen, scale, numbers, folder, wanted)
     try:
         if not pages_only:
             with working_in(folder):
-                follow(plan(chosen, scale, numbers, folder), at_once, quiet)
+                follow(runs, at_once, quiet)
     except KeyboardInterrupt:
         errors.print("Stopped. Finished rounds are kept: give the same command to go on.", highlight=False)
         raise typer.Exit(130) from None

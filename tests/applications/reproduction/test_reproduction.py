@@ -13,7 +13,7 @@ import pytest
 
 from fedpu.applications.experiment import Outcome
 from fedpu.applications.reproduction import CellOutcome, RowOutcome, TableOutcome, carry_out, outcomes, plan, working_in
-from fedpu.errors import FedpuError
+from fedpu.errors import ConfigError, FedpuError
 from fedpu.paper import find_table
 from fedpu.paper.published import Row, Table, common_columns
 from fedpu.report.reproduction import (
@@ -57,6 +57,14 @@ def test_each_distinct_configuration_is_run_once(tmp_path):
     runs = plan(tables, "paper", [0], tmp_path)
     assert sum("supervised" in run.name for run in runs) == 6  # of 2, 3, 4, 5, 6 and 10 clients
     assert sum("fedpu" in run.name for run in runs) == 14
+
+
+def test_some_columns_can_be_run_alone(tmp_path):
+    every = plan([small_table()], "paper", [0, 1], tmp_path)
+    one = plan([small_table()], "paper", [0, 1], tmp_path, ["fedpu"])
+    assert one == [run for run in every if run.config.method.model_dump()["name"] == "fedpu"] != []
+    with pytest.raises(ConfigError, match=r"no column 'fedpo'. Did you mean 'fedpu'"):
+        plan([small_table()], "paper", [0], tmp_path, ["fedpo"])
 
 
 def test_tables_are_filled_and_shown(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from fedpu.applications.experiment import Outcome
 from fedpu.config import Config
-from fedpu.errors import FedpuError
+from fedpu.errors import ConfigError, FedpuError, did_you_mean
 from fedpu.paper import Cell, Scale, Table, tables
 from fedpu.record import RunDirectory, reading, write_atomically
 from fedpu.valid_json import json_text
@@ -92,13 +92,25 @@ def run_of(cell: Cell, scale: Scale, seed: int, out: Path) -> PlannedRun:
     return PlannedRun(f"{name}-seed{seed}", cell_config(cell, scale, seed), out)
 
 
-def plan(chosen: Sequence[Table], scale: Scale, seeds: Sequence[int], out: Path) -> list[PlannedRun]:
-    """Return the runs that the tables need, each once, seed by seed in the order of the tables."""
+def plan(
+    chosen: Sequence[Table], scale: Scale, seeds: Sequence[int], out: Path, columns: Collection[str] = ()
+) -> list[PlannedRun]:
+    """Return the runs that the tables need, each once, seed by seed in the order of the tables.
+
+    ``columns`` names those that are wanted; without it all are.
+    """
+    known = {cell.column.key for table in chosen for cell in table.cells() if cell.column.available}
+    for column in columns:
+        if column not in known:
+            raise ConfigError(
+                f"These tables have no column '{column}'.{did_you_mean(column, known)} "
+                f"There are: {', '.join(sorted(known))}."
+            )
     runs: dict[str, PlannedRun] = {}
     for seed in seeds:
         for table in chosen:
             for cell in table.cells():
-                if cell.column.available:
+                if cell.column.available and (not columns or cell.column.key in columns):
                     run = run_of(cell, scale, seed, out)
                     runs.setdefault(run.name, run)
     return list(runs.values())
