@@ -28,6 +28,8 @@ import torch
 from fedpu.errors import TrainingError
 from fedpu.round import Broadcast, Tensors, Update, Work, prefixed
 
+TOGETHER = 1000
+"""examples that make it worth a message between processes: pieces with fewer travel together"""
 RESTARTS = 3
 """times that workers are started anew without a piece of work being done in between"""
 
@@ -48,6 +50,10 @@ class Trained(NamedTuple):
     states: dict[int, Tensors]
 
 
+Bundle = list[Piece]
+"""pieces that go to a worker together"""
+
+
 class Trainer(ABC):
     """What a worker needs: something that turns what the server sends and a piece of work into updates."""
 
@@ -66,13 +72,13 @@ class Pool:
 
     def update(self, sent: Broadcast, pieces: Sequence[Piece], costs: Sequence[float]) -> Iterator[Trained]:
         """Yield what comes of all pieces, the costliest first, so that no core waits for one at the end."""
-        ordered = [pieces[index] for index in sorted(range(len(pieces)), key=lambda index: -costs[index])]
+        bundles = _bundles(pieces, costs)
         if self._trainer is not None:
             trainer = self._trainer
-            return (trained for piece in ordered for trained in trainer.update(sent, piece))
-        return self._on_workers(sent, ordered)
+            return (trained for bundle in bundles for trained in _train(trainer, sent, bundle))
+        return self._on_workers(sent, bundles)
 
-    def _on_workers(self, sent: Broadcast, pieces: Sequence[Piece]) -> Iterator[Trained]:
+    def _on_workers(self, sent: Broadcast, pieces: Sequence[Bundle]) -> Iterator[Trained]:
         """Keep a few pieces ahead of what has been yielded, so that memory does not grow with their number.
 
         When a worker is killed, all are started anew and the pieces that were under way are done again: what comes of
@@ -80,7 +86,7 @@ class Pool:
         """
         assert self._crew is not None
         packed, round_ = _pack_sent(sent), sent.round
-        left, waiting = deque(pieces), deque[tuple[Piece, "Future[list[_Packed]]"]]()
+        left, waiting = deque(pieces), deque[tuple[Bundle, "Future[list[_Packed]]"]]()
         killed = 0
         while left or waiting:
             try:
@@ -118,9 +124,9 @@ class Crew:
     def _start(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self._workers, self._context, _start_worker, (self._make_trainer,))
 
-    def submit(self, packed: bytes, round_: int, piece: Piece) -> Future[list[_Packed]]:
-        """Have a piece of work done."""
-        return self._executor.submit(_update, packed, round_, *_pack_piece(piece))
+    def submit(self, packed: bytes, round_: int, bundle: Bundle) -> Future[list[_Packed]]:
+        """Have some pieces of work done."""
+        return self._executor.submit(_update, packed, round_, [_pack_piece(piece) for piece in bundle])
 
     def restart(self) -> None:
         """Start all workers anew, after one of them was killed: its pool is of no use then."""
@@ -216,10 +222,62 @@ def _exit_after_parent() -> None:
         os._exit(1)
 
 
-def _update(packed: bytes, round_: int, piece: Piece, tensors: bytes) -> list[_Packed]:
+def _update(packed: bytes, round_: int, bundle: list[tuple[Piece, bytes]]) -> list[_Packed]:
     assert _trainer is not None
-    done = _trainer.update(_unpack_sent(packed, round_), _unpack_piece(piece, tensors))
+    done = _train(_trainer, _unpack_sent(packed, round_), [_unpack_piece(*piece) for piece in bundle])
     return [_pack_trained(trained) for trained in done]
+
+
+def _bundles(pieces: Sequence[Piece], costs: Sequence[float]) -> list[Bundle]:
+    """Return the pieces, the costliest first, and small ones together."""
+    bundles: list[Bundle] = []
+    filled = 0.0
+    for index in sorted(range(len(pieces)), key=lambda index: -costs[index]):
+        if not bundles or filled + costs[index] > TOGETHER:
+            bundles.append([])
+            filled = 0.0
+        bundles[-1].append(pieces[index])
+        filled += costs[index]
+    return bundles
+
+
+def _train(trainer: Trainer, sent: Broadcast, bundle: Bundle) -> list[Trained]:
+    """Return what comes of some pieces: their mean, weighted by n_k, where no client's own update is needed."""
+    done = [trained for piece in bundle for trained in trainer.update(sent, piece)]
+    updates = [trained.update for trained in done]
+    if any(piece.each for piece in bundle) or not _alike(updates):
+        return done
+    examples = sum(update.examples for update in updates)
+    shares = [update.examples / examples for update in updates]
+    mean = Update(
+        client=updates[0].client,
+        examples=examples,
+        model=_mean([update.model for update in updates], shares),
+        terms={
+            name: sum(share * update.terms[name] for share, update in zip(shares, updates, strict=True))
+            for name in updates[0].terms
+        },
+        shared=_mean([update.shared for update in updates], shares),
+        clients=sum(update.clients for update in updates),
+    )
+    return [Trained(mean, {client: state for trained in done for client, state in trained.states.items()})]
+
+
+def _alike(updates: Sequence[Update]) -> bool:
+    """Do several updates hold the same, and nothing that a mean would lose?"""
+    if len(updates) < 2 or any(update.extras or not update.examples for update in updates):
+        return False
+    kinds = {(frozenset(update.terms), frozenset(update.shared)) for update in updates}
+    return len(kinds) == 1 and all(value.is_floating_point() for value in updates[0].model.values())
+
+
+def _mean(every: Sequence[Tensors], shares: Sequence[float]) -> Tensors:
+    """Return the weighted mean of tensors by name, summed in 64 bits and rounded once."""
+    sums: Tensors = {}
+    for one, share in zip(every, shares, strict=True):
+        for name, value in one.items():
+            sums[name] = sums[name].add_(value, alpha=share) if name in sums else value.double().mul_(share)
+    return {name: value.to(every[0][name].dtype) for name, value in sums.items()}
 
 
 # Between processes tensors travel as bytes: as tensors they would take one file descriptor each.

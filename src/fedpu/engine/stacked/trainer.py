@@ -73,7 +73,10 @@ def stacks(job: Job, network: Twin, work: Sequence[Work], each: bool) -> tuple[l
         if not single:
             # Each client has parameters of its own; and a batch of some size, or a wide network, keeps a core busy.
             alone = batch > EXAMPLES // 3 or isinstance(network, WideNetwork)
-            count = 1 if alone else max(1, min(math.ceil(EXAMPLES / batch), FLOATS // network.length))
+            most = 1 if alone else max(1, min(math.ceil(EXAMPLES / batch), FLOATS // network.length))
+            # Ten clients in stacks of seven at most are two stacks of five: no worker waits for another.
+            left = len(order) - start
+            count = math.ceil(left / math.ceil(left / most))
         pieces.append(order[start : start + count])
         start += count
     costs = [sum(entries[one.client] * one.epochs * one.share for one in piece) for piece in pieces]
