@@ -1,10 +1,7 @@
 """What aligned targets stand on, for docs/aligned.md: ``python results/aligned-parts/measure.py [PART …]``.
 
-``shares``: how far the federation's shares are believed (τ), where they are wrong or not the clients' own, by test
-accuracy and by the score that needs no hidden label, which is reckoned here with the clients' true shares; and how the
-predicted share of a class moves from round to round where the federation's shares halve it. ``ceilings``: targets from
-the hidden labels, which no client could have, and the same loss on one client that has all data. ``federations``:
-other aggregations, many clients, few of them in a round.
+``ceilings``: targets from the hidden labels, which no client could have, and the same loss on one client that has all
+data. ``federations``: other aggregations, many clients, few of them in a round.
 
 Every line goes to ``results.jsonl`` beside this file as soon as it is known, and what is there is not measured again.
 """
@@ -13,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,23 +22,10 @@ import fedpu
 from fedpu.applications.prepared import prepare
 from fedpu.labelling import Client
 from fedpu.method import Aligned, ClientRound, Preparation, aligned
-from fedpu.validation import tallies, validation_of
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 SEEDS = range(3)
-HALVED = 0
 QUICKSTART = ["method.name=aligned", "engine.workers=1", "evaluation.every=40"]
-CLIENTS = {
-    "alike": [],
-    "five classes each": ["partition.kind=classes", "partition.classes_per_client=5"],
-    "Dirichlet .5": ["partition.kind=dirichlet", "partition.alpha=0.5"],
-}
-SOURCES = {
-    "known": [],
-    "global": ["priors.source=global"],
-    "halved": ["priors.source=given", f"priors.values={[0.05, *[0.1055] * 9]}"],
-}
-TRUSTED = {"alike": "halved", "five classes each": "global", "Dirichlet .5": "global"}
 MANY = ["labelling.positive=3", "labelling.overlap=true", "aggregation.participation=0.1", "aggregation.batch_size=10"]
 FEDERATIONS = {
     "FedAvg": [],
@@ -83,33 +66,6 @@ def prepared_by(change: Callable[[ClientRound, Preparation], Preparation]) -> It
         yield
 
 
-def shares(clients: str, source: str, tau: float, seed: int) -> dict[str, Any]:
-    """Train with some trust in the federation's shares."""
-    settings = [*CLIENTS[clients], "evaluation.validation=0.2"]
-    own = fedpu.Config.load(preset="quickstart", overrides=[*QUICKSTART, *settings, f"seed={seed}"])
-    held_out = prepare(own).held_out
-    assert held_out is not None
-    predicted: dict[int, list[torch.Tensor]] = defaultdict(list)
-
-    def watched(now: ClientRound, found: Preparation) -> Preparation:
-        share = torch.tensor([len(now.client.labels), float(found.shared[aligned.PREDICTED][HALVED])])
-        predicted[now.round].append(share)
-        return found
-
-    with mock.patch.object(aligned, "RELAXED", tau), prepared_by(watched):
-        _, result = trained([*settings, *SOURCES[source]], seed)
-    score = validation_of(tallies(result.model, held_out, torch.device("cpu")))
-    rows = {number: torch.stack(lines) for number, lines in sorted(predicted.items())}
-    return {
-        "accuracy": round(100 * result.accuracy, 2),
-        "score": round(score.score, 5),
-        "by class": [round(100 * value, 1) for value in result.summary["per_class_accuracy"]],
-        f"share of class {HALVED} among targets, by round": [
-            round(float((row[:, 0] * row[:, 1]).sum() / row[:, 0].sum()), 4) for row in rows.values()
-        ],
-    }
-
-
 def key(client: Client) -> bytes:
     """Return what tells a client's data from those of all others."""
     return client.inputs.numpy().tobytes()
@@ -142,11 +98,6 @@ def parts() -> dict[str, list[tuple[str, Callable[[int], dict[str, Any]]]]]:
     one = ["partition.clients=1", "labelling.positive=10", "labelling.fraction=0.05"]
     views = ["method.name=supervised", 'augmentation.weak=["affine"]']
     found: dict[str, list[tuple[str, Callable[[int], dict[str, Any]]]]] = {
-        "shares": [
-            (f"{clients}, {source}, τ = {tau}", lambda seed, c=clients, s=source, t=tau: shares(c, s, t, seed))
-            for clients, source in TRUSTED.items()
-            for tau in (1.0, 0.0, 0.3, 3.0)
-        ],
         "ceilings": [
             ("hidden labels as targets", lambda seed: oracle([], seed)),
             ("one client with all data, a twentieth of every class labelled", lambda seed: plain(one, seed)),

@@ -22,22 +22,13 @@ a gamble. There is no clamp. Targets are those of the inputs as they are and are
 (``[augmentation]``), without which there is little to learn from a target that the model has just given itself.
 
 Where a client does not know its own shares, but only an estimate or the shares of all clients together, ρ is found
-together with the targets: it is what an expectation-maximisation arrives at that takes the client's guess for half
-as many examples as U has (the maximum of a concave likelihood, so there is one),
+together with the targets. All clients share one offset b, that with which the mean prediction over everybody's U has
+the federation's class shares, and a client's ρ is what an expectation-maximisation arrives at that takes its guess for
+half as many examples as U has:
 
     ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
-All clients share the offset b. A model that prefers a class everywhere is corrected by it; no client could tell that
-from having much of the class. With w the mean prediction over everybody's U, and g the federation's class shares there,
-as far as anybody knows them, b is such that
-
-    log w = log g − τ b,      τ = 1.
-
-That is the answer to: targets q as near to the model's predictions p as can be, with a mean w as near to g as can be,
-both in the sense of Kullback and Leibler: min  mean KL(q ‖ p) + KL(w ‖ g)/τ, whose solution is q ∝ p · (w/g)^(−1/τ).
-With τ = 0 w would have to be g, and a wrong g would be taught: half of the share of a class, and every example of it
-gets half a target. So a model that is not sure yet, whose w follows every b, is held near g; one that is sure, whose w
-would take large offsets to move, is believed where it contradicts g.
+A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
 """
 
 from __future__ import annotations
@@ -60,14 +51,10 @@ from fedpu.round import Tensors, Work
 
 STEPS, CLOSE = 50, 1e-4
 """of a search for offsets or shares: steps at most, and how near every class must be to its share before"""
-ROUNDS_OF_EM, STILL = 300, 1e-6
-"""of an expectation-maximisation, which is slow and cheap: steps at most, and how little the last one moves a share"""
 LEAST = 1e-4
 """the smallest share of a class that is reckoned with"""
 GUESSED = 0.5
-"""what a guess of a client's shares counts for, beside its U's examples"""
-RELAXED = 1.0
-"""τ: everybody's U counts for so much beside the federation's shares, which are a guess, too"""
+"""what a guess of the shares counts for, beside U's examples"""
 TARGET, ADJUSTMENT = "target", "adjustment"
 OFFSETS, PREDICTED, LABELLED = "offsets", "predicted", "labelled"
 """what clients share: the common offsets, the mean of their targets, and the share of their data that each class has
@@ -155,17 +142,14 @@ class Aligned(Method):
         )
 
     def _correction(self, shared: Tensors, now: ClientRound) -> Float[Tensor, " C"]:
-        """Return a step of the common offsets b towards log w = log g − τ b, of everybody's mean prediction w."""
+        """Return what the common offsets lack for everybody's mean prediction to be the federation's shares."""
         if not bool(shared[PREDICTED].any()):
             return torch.zeros_like(shared[PREDICTED])
         overall = (
             now.constants.priors.double() if now.priors_of == "federation" else self._overall(len(shared[PREDICTED]))
         )
         hidden = _normalised(_normalised(overall) - shared[LABELLED])
-        lacking = (hidden / _normalised(shared[PREDICTED])).log() - RELAXED * shared[OFFSETS]
-        # An offset moves the logarithm of its class's share by as much, and the clients' ρ follow and carry it on: by
-        # (1 + GUESSED)/GUESSED in all where a model is dull, by less where it is sure. So no step goes too far.
-        return lacking / ((1 + GUESSED) / GUESSED + RELAXED)
+        return (hidden / _normalised(shared[PREDICTED])).log()
 
     def _overall(self, classes: int) -> Float[Tensor, " C"]:
         """Return the federation's class shares, as far as they are known."""
@@ -223,15 +207,14 @@ def aligned(logits: Float[Tensor, "n C"], shares: Float[Tensor, " C"]) -> Target
 
 def pooled(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], guess: Float[Tensor, " C"]) -> Targets:
     """Return softmax(logits + offsets + log ρ) with the ρ that it confirms, a guess counting half as much as U."""
-    likelihoods = (logits + offsets).softmax(dim=1)
     shares = guess
-    for _ in range(ROUNDS_OF_EM):
-        counted = shares * (likelihoods / (likelihoods @ shares)[:, None].clamp(min=1e-30)).mean(dim=0)
-        before, shares = shares, (counted + GUESSED * guess) / (1 + GUESSED)
-        if float((shares - before).abs().max()) < STILL:
+    values = (logits + offsets + shares.log()).softmax(dim=1)
+    for _ in range(STEPS):
+        before, shares = shares, (values.mean(dim=0) + GUESSED * guess) / (1 + GUESSED)
+        values = (logits + offsets + shares.log()).softmax(dim=1)
+        if float((shares - before).abs().max()) < CLOSE:
             break
-    inside = offsets + shares.log()
-    return Targets(inside, shares, (logits + inside).softmax(dim=1))
+    return Targets(offsets + shares.log(), shares, values)
 
 
 def _sample_shares(labelled: Int64[Tensor, " C"], hidden: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
