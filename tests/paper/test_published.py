@@ -109,7 +109,8 @@ def test_a_published_number_stands_at_the_budget_that_it_was_made_with():
 
 def test_a_column_that_the_paper_does_not_have_stands_beside_one_that_it_has():
     beside = {column.key: column.beside for column in common_columns().values() if column.beside}
-    assert beside == {"labelled-only": "positive-only", "aligned": "fedpu"}
+    views = {"labelled-only-views": "fedpu", "supervised-views": "fedpu"}
+    assert beside == {"labelled-only": "positive-only", "aligned": "fedpu"} | views
     for table in tables():
         for row in table.rows:
             cells = {cell.column.key: cell for cell in table.cells() if cell.row is row}
@@ -120,6 +121,22 @@ def test_a_column_that_the_paper_does_not_have_stands_beside_one_that_it_has():
     kinds = {Config.load(preset=name).aggregation.model_dump()["name"] for name in _presets_of("labelled-only")}
     assert kinds == {"fedavg", "fedsgd", "fedprox"}
     assert any(Config.load(preset=name).data.name == "cifar10" for name in _presets_of("labelled-only"))
+
+
+def test_aligned_is_measured_between_baselines_that_see_what_it_sees():
+    names = _presets_of("aligned")
+    assert len(names) > 30
+    for name in names:
+        own = Config.load(preset=name)
+        column = cell_presets()[name][0].column
+        assert column.between == ["labelled-only-views", "supervised-views"]
+        for key in column.between:
+            end = Config.load(preset=name.replace("-aligned", f"-{key}"))
+            assert end.augmentation.weak == own.augmentation.strong != []
+            transforms = {"weak", "strong"}
+            assert end.augmentation.model_dump(exclude=transforms) == own.augmentation.model_dump(exclude=transforms)
+            assert end.aggregation == own.aggregation
+            assert end.method.name == key.removesuffix("-views")
 
 
 def _presets_of(key):

@@ -44,6 +44,10 @@ class Column:
     """the paper does not have it: it is run and shown in every row that has this column"""
     scales: Mapping[str, Settings] = field(default_factory=dict)
     """changes of its own for smaller machines"""
+    between: Sequence[str] = ()
+    """the two columns, of labelled data alone and of all labels, whose networks see what this one's sees: its share of
+    the supervision gap lies between them. None: between those that see the examples as they are.
+    """
 
     def stands_in(self, row: Row) -> bool:
         """Has the row a cell of this column?"""

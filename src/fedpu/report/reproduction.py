@@ -31,7 +31,8 @@ EXPLANATION = (
     "Accuracies in per cent on the test set after the last round, mean ± standard deviation where there are several "
     "seeds. Minus FedPU = accuracy minus FedPU's on the same partition: the mean over the seeds that both have been "
     "run with, and a 95 % interval of Student's t. Gap closed = (method − Baseline-1) / (Baseline-2 − Baseline-1), "
-    "all three on the same partition; of several Baseline-1s the best of each seed."
+    "all three on the same partition; of several Baseline-1s the best of each seed. For aligned, Baseline-1 and "
+    "Baseline-2 are those that see the same views."
 )
 
 

@@ -55,7 +55,8 @@ def test_each_distinct_configuration_is_run_once(tmp_path):
     ]
     tables = [find_table(name) for name in ("iid", "dif", "per")]
     runs = plan(tables, "paper", [0], tmp_path)
-    assert sum("supervised" in run.name for run in runs) == 6  # of 2, 3, 4, 5, 6 and 10 clients
+    assert sum("-supervised-seed" in run.name for run in runs) == 6  # of 2, 3, 4, 5, 6 and 10 clients
+    assert sum("-supervised-views-seed" in run.name for run in runs) == 6
     assert sum("fedpu" in run.name for run in runs) == 14
 
 
@@ -185,10 +186,10 @@ def test_a_method_has_one_colour_in_all_pictures():
     assert colours("fedpu", "supervised").items() <= all_four.items()
 
 
-def hand_made(tmp_path, **accuracies):
-    """Return the first row of a table with a stronger Baseline-1, from runs that nobody has run."""
+def hand_made(tmp_path, keys=("positive-only", "labelled-only", "fedpu", "supervised"), **accuracies):
+    """Return the first row of a table with these columns, from runs that nobody has run."""
     table = small_table()
-    columns = [common_columns()[key] for key in ("positive-only", "labelled-only", "fedpu", "supervised")]
+    columns = [common_columns()[key] for key in keys]
     table = replace(table, columns=tuple(columns), rows=table.rows[:1])
     for run in plan([table], "paper", [0, 1, 2], tmp_path):
         key, _, seed = run.name.removeprefix("table99-row1-").rpartition("-seed")
@@ -238,3 +239,15 @@ def test_what_the_paper_did_not_print_is_a_dash_and_counts_for_the_gap(tmp_path)
     assert low.gap is None
     assert stronger.gap is None
     assert len(curves_figure(outcome).axes) == 1
+
+
+def test_a_share_of_the_gap_is_between_baselines_that_see_the_same(tmp_path):
+    keys = ("positive-only", "labelled-only", "labelled-only-views", "fedpu", "aligned", "supervised")
+    found = {"positive_only": [50], "labelled_only": [55], "labelled_only_views": [60], "fedpu": [65], "aligned": [80]}
+    outcome = hand_made(tmp_path, keys, supervised=[75], **found)
+    gaps = {cell.cell.column.key: cell.gap for cell in outcome.rows[0].cells}
+    assert gaps == dict.fromkeys(keys) | {"fedpu": pytest.approx(0.5)}, "aligned lacks its upper end"
+    keys = (*keys, "supervised-views")
+    outcome = hand_made(tmp_path, keys, supervised=[75], supervised_views=[85], **found)
+    gaps = {cell.cell.column.key: cell.gap for cell in outcome.rows[0].cells}
+    assert gaps == dict.fromkeys(keys) | {"fedpu": pytest.approx(0.5), "aligned": pytest.approx(0.8)}

@@ -13,7 +13,7 @@ from scipy.special import stdtrit  # Student's quantile; scipy.stats has it, too
 from fedpu.applications.comparison import gap_closed
 from fedpu.applications.reproduction.plan import run_of
 from fedpu.method import LOWER_ENDS, UPPER
-from fedpu.paper import Cell, Row, Scale, Table
+from fedpu.paper import Cell, Column, Row, Scale, Table
 
 ENDS = (*LOWER_ENDS, UPPER)
 """columns between which the supervision gap lies"""
@@ -136,13 +136,16 @@ def _row(table: Table, row: Row, scale: Scale, seeds: Sequence[int], out: Path) 
         for key, by_seed in kept.items()
     }
 
-    def gaps(key: str) -> dict[int, float]:
-        lower = {seed: best for seed in seeds if (best := _strongest(accuracies, seed)) is not None}
-        upper = accuracies.get(UPPER, {})
+    ends = {*ENDS, *(key for cell in cells for key in cell.column.between)}
+
+    def gaps(column: Column) -> dict[int, float]:
+        *below, top = column.between or ENDS
+        lower = {seed: best for seed in seeds if (best := _strongest(accuracies, below, seed)) is not None}
+        upper = accuracies.get(top, {})
         return {
             seed: gap_closed(accuracy, lower[seed], upper[seed])
-            for seed, accuracy in accuracies[key].items()
-            if key not in ENDS and seed in lower and seed in upper and lower[seed] != upper[seed]
+            for seed, accuracy in accuracies[column.key].items()
+            if column.key not in ends and seed in lower and seed in upper and lower[seed] != upper[seed]
         }
 
     ours = next((cell.column.key for cell in cells if cell.column.ours), None)
@@ -164,7 +167,7 @@ def _row(table: Table, row: Row, scale: Scale, seeds: Sequence[int], out: Path) 
                 cell,
                 accuracies[cell.column.key],
                 curves(cell.column.key),
-                gaps(cell.column.key),
+                gaps(cell.column),
                 _published_gap(row, cell.column.key),
                 less_ours(cell.column.key),
             )
@@ -173,9 +176,9 @@ def _row(table: Table, row: Row, scale: Scale, seeds: Sequence[int], out: Path) 
     )
 
 
-def _strongest(accuracies: Mapping[str, Mapping[int, float]], seed: int) -> float | None:
-    """Return the accuracy of the best Baseline-1 of a seed, or nothing where none has been run."""
-    return max((accuracies[key][seed] for key in LOWER_ENDS if seed in accuracies.get(key, {})), default=None)
+def _strongest(accuracies: Mapping[str, Mapping[int, float]], keys: Sequence[str], seed: int) -> float | None:
+    """Return the accuracy of the best of some columns of a seed, or nothing where none has been run."""
+    return max((accuracies[key][seed] for key in keys if seed in accuracies.get(key, {})), default=None)
 
 
 def _published_gap(row: Row, key: str) -> float | None:
