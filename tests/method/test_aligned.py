@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -181,6 +182,35 @@ def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_tog
     found = 2 * prepared.examples[ADJUSTMENT][0].exp() - mine
     assert float(found.max()) < 0.12, "the shares that it takes U to have"
     assert torch.equal(prepared.examples[TARGET][unlabelled].argmax(dim=1), truth[unlabelled])
+
+
+@pytest.mark.parametrize(
+    ("factor", "counted"),
+    [(0.5, True), (1.9, True), (0.3, False), (4.0, False)],
+    ids=["half", "double", "third", "four"],
+)
+def test_shares_that_were_given_by_hand_only_bound_what_a_model_counts(
+    tiny_config: Config, factor: float, counted: bool
+) -> None:
+    """A class whose given share is off by up to two keeps the share that the model finds; beyond, it is cut to that."""
+    client, ready = client_of(tiny_config)
+    method = Aligned(temperatures=(1.0,))
+    constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
+    given = torch.full((10,), 0.1)
+    given[0] *= factor
+    wrong = constants._replace(priors=given / given.sum(), unlabelled_priors=given / given.sum())
+    truth = torch.arange(len(client.labels)) % 10
+    outputs = 6 * torch.nn.functional.one_hot(truth, 10).float()
+    client = dataclasses.replace(client, labels=torch.full_like(client.labels, -1))
+    shared = method.shares(10)
+    for _ in range(60):
+        shared = method.prepare(moment(method, client, wrong, outputs, shared=shared, priors_of="guess")).shared
+    found = float(shared[PREDICTED][0])
+    if counted:
+        assert found == pytest.approx(0.1, abs=0.01)
+    else:
+        bound = 2 if factor < 1 else 0.5
+        assert found == pytest.approx(bound * float(given[0] / given.sum()), rel=0.1)
 
 
 def test_the_federations_shares_can_be_given(tiny_config: Config) -> None:

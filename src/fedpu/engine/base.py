@@ -67,8 +67,13 @@ class Job:
     @property
     def priors_of(self) -> PriorsOf:
         """Whose class shares the priors of a client are."""
-        sources: dict[str, PriorsOf] = {"known": "client", "estimated": "estimate"}
-        return sources.get(self.priors.source, "federation")
+        sources: dict[str, PriorsOf] = {
+            "known": "client",
+            "global": "federation",
+            "given": "guess",
+            "estimated": "estimate",
+        }
+        return sources[self.priors.source]
 
     @property
     def stateful(self) -> bool:

@@ -29,6 +29,8 @@ half as many examples as U has:
     ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
 A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
+Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between half and
+twice its given share before b corrects it.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ LEAST = 1e-4
 """the smallest share of a class that is reckoned with"""
 GUESSED = 0.5
 """what a guess of the shares counts for, beside U's examples"""
+DOUBT = 2.0
+"""the factor by which the share of a class that was given by hand may be wrong"""
 TARGET, ADJUSTMENT = "target", "adjustment"
 OFFSETS, PREDICTED, LABELLED = "offsets", "predicted", "labelled"
 """what clients share: the common offsets, the mean of their targets, and the share of their data that each class has
@@ -142,14 +146,15 @@ class Aligned(Method):
         )
 
     def _correction(self, shared: Tensors, now: ClientRound) -> Float[Tensor, " C"]:
-        """Return what the common offsets lack for everybody's mean prediction to be the federation's shares."""
+        """Return what the common offsets lack for everybody's mean prediction to be, or to be near, the federation's."""
         if not bool(shared[PREDICTED].any()):
             return torch.zeros_like(shared[PREDICTED])
-        overall = (
-            now.constants.priors.double() if now.priors_of == "federation" else self._overall(len(shared[PREDICTED]))
-        )
-        hidden = _normalised(_normalised(overall) - shared[LABELLED])
-        return (hidden / _normalised(shared[PREDICTED])).log()
+        told = now.priors_of in ("federation", "guess")
+        overall = now.constants.priors.double() if told else self._overall(len(shared[PREDICTED]))
+        hidden, predicted = _normalised(_normalised(overall) - shared[LABELLED]), _normalised(shared[PREDICTED])
+        if now.priors_of == "guess":
+            hidden = _normalised(predicted.clamp(min=hidden / DOUBT, max=hidden * DOUBT))
+        return (hidden / predicted).log()
 
     def _overall(self, classes: int) -> Float[Tensor, " C"]:
         """Return the federation's class shares, as far as they are known."""

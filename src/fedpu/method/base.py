@@ -31,7 +31,7 @@ Parts = dict[str, Tensors]
 """Trained parameters as a sum of parts, by the name of the part and of the parameter."""
 
 
-PriorsOf = Literal["client", "federation", "estimate"]
+PriorsOf = Literal["client", "federation", "guess", "estimate"]
 
 EXPECTATION: Any = Field(
     "unbiased",
@@ -83,7 +83,9 @@ class ClientRound:
     extras: Tensors = field(default_factory=dict)
     """what the server sent to this client alone"""
     priors_of: PriorsOf = "client"
-    """whose class shares its priors are: its own, those of all clients together, or an estimate of its own"""
+    """whose class shares its priors are: its own, those of all clients together, what somebody takes these for, or an
+    estimate of its own
+    """
     model: Tensors = field(default_factory=dict)
     """what the client starts from"""
     outputs_of: OutputsOf | None = None
