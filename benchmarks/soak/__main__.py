@@ -52,7 +52,8 @@ def soak(seconds: float, seed: int, out: Path) -> dict[str, Tally]:
             next(running[name])
             tallies[name].seconds += time.monotonic() - begun
             save(tallies, seed, time.monotonic() - started, out)
-        os.chdir(out)
+        save(tallies, seed, time.monotonic() - started, out)
+        os.chdir(out)  # out of the temporary folder, which the trials have made the working directory
     return tallies
 
 

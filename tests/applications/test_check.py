@@ -56,6 +56,12 @@ def test_names_that_are_given_are_in_the_command(tmp_path: Path) -> None:
     ("change", "told"),
     [
         (lambda frame: frame.assign(label=frame["label"].mask(frame.index == 3, "odd")), "'odd' is seen only once"),
+        (
+            lambda frame: frame.assign(
+                label=frame["label"].mask(frame.index == 3, "odd").mask(frame.index == 4, "rare")
+            ),
+            "labels 'odd', 'rare' are each seen only once",
+        ),
         (lambda frame: frame.assign(label=frame["label"].fillna("unknown")), "class called 'unknown'"),
         (
             lambda frame: frame.assign(label=frame["label"].mask(frame["client"] == "west")),
@@ -95,3 +101,16 @@ def test_suggested_settings_suit_images_texts_and_full_labels(digits: fedpu.Data
         assert config.method.fully_labelled
         assert config.labelling.positive == "as-given"
     assert fedpu.config_for(digits, "seed=3").seed == 3
+
+
+def test_the_smallest_and_most_lopsided_table_is_understood_and_trained_on(tmp_path: Path) -> None:
+    """Seven rows: one is unlabelled, one client has no unlabelled data, and two labels are seen once."""
+    rows = ["1,2,cat,north", "2,3,cat,north", "3,4,,north", "1,5,dog,south", "2,2,owl,south", "5,5,dog,south"]
+    (tmp_path / "few.csv").write_text("\n".join(["a,b,label,client", *rows, "6,5,dog,south"]))
+    found = json.loads(command("check", "few.csv", "--json", cwd=tmp_path).stdout)
+    assert found["wrong"] == []
+    assert found["there"][0].endswith("3 classes ('cat', 'dog', 'owl'); 1 is unlabelled.")
+    assert len(found["doubtful"]) == 3
+    quick = ["--set=aggregation.rounds=1", "--set=engine.workers=1", "--out", "r"]
+    assert "labelled examples set aside" in command(*shlex.split(found["command"])[1:], *quick, cwd=tmp_path).stdout
+    assert (tmp_path / "r/report.html").exists()

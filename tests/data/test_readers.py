@@ -26,7 +26,7 @@ from fedpu.data.encoding import NumberColumn, WordColumn
 from fedpu.errors import ConfigError, DataError
 
 ROWS = int(os.environ.get("FEDPU_TEST_ROWS", "500"))
-"""of the table that comes in every form; with 100,000 the first nine forms take some minutes"""
+"""of the table that comes in every form; with 100,000 all forms take some minutes"""
 GIVEN = ("priors.source=given", "priors.values=0.33")
 """class shares, the estimate of which takes most of the time of so short a training"""
 
@@ -114,13 +114,27 @@ FORMS: dict[str, Callable[[pd.DataFrame, Path], fedpu.Dataset]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def from_csv(tmp_path_factory: pytest.TempPathFactory) -> tuple[fedpu.Dataset, dict[str, torch.Tensor]]:
+    """What every other form must equal: the data of a CSV file, and the model that is trained on them."""
+    data = as_csv(a_table(), tmp_path_factory.mktemp("csv"))
+    return data, trained(data)
+
+
+def trained(data: fedpu.Dataset) -> dict[str, torch.Tensor]:
+    config = fedpu.config_for(data, "aggregation.rounds=2", "engine.workers=1", *GIVEN)
+    return fedpu.run(config, data=data).model.state_dict()
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_federation_and_the_same_bits(form: str, tmp_path: Path) -> None:
-    frame = a_table()
-    first, other = as_csv(frame, tmp_path), FORMS[form](frame, tmp_path)
+def test_every_form_gives_the_same_federation_and_the_same_bits(
+    form: str, tmp_path: Path, from_csv: tuple[fedpu.Dataset, dict[str, torch.Tensor]]
+) -> None:
+    first, model = from_csv
+    other = FORMS[form](a_table(), tmp_path)
     assert first.classes == other.classes == ("cat", "dog", "owl")
     assert first.normalisation == other.normalisation
-    config = Config.load(overrides=["partition.kind=column", "labelling.positive=as-given", "priors.source=estimated"])
+    config = Config.load(overrides=["partition.kind=column", "labelling.positive=as-given", *GIVEN])
     one, two = prepare(config, first), prepare(config, other)
     for name in ("inputs", "rows", "labels", "offsets", "positive", "priors"):
         assert torch.equal(getattr(one.federation, name), getattr(two.federation, name)), name
@@ -128,6 +142,9 @@ def test_every_form_gives_the_same_federation_and_the_same_bits(form: str, tmp_p
     assert two.test_set is not None
     assert torch.equal(one.test_set.inputs, two.test_set.inputs)
     assert torch.equal(one.test_set.labels, two.test_set.labels)
+    same = trained(other)
+    assert same.keys() == model.keys()
+    assert all(torch.equal(model[name], value) for name, value in same.items())
 
 
 def test_a_model_of_a_csv_file_is_that_of_its_parquet_twin_bit_for_bit(tmp_path: Path) -> None:
@@ -136,8 +153,7 @@ def test_a_model_of_a_csv_file_is_that_of_its_parquet_twin_bit_for_bit(tmp_path:
     frame.loc[::7, "b"] = np.nan
     models = []
     for data in (as_csv(frame, tmp_path), as_parquet(frame, tmp_path), read(frame)):
-        config = fedpu.config_for(data, "aggregation.rounds=2", "engine.workers=1", *GIVEN)
-        models.append(fedpu.run(config, data=data).model.state_dict())
+        models.append(trained(data))
     for other in models[1:]:
         assert all(torch.equal(models[0][name], value) for name, value in other.items())
 

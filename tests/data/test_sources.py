@@ -176,3 +176,12 @@ def test_a_full_data_set_is_the_published_one(name, shape, train, first):
     normal = data.normalisation(data.inputs[:5000])
     assert normal.mean((0, 2, 3)).abs().max() < 0.05
     assert (normal.std((0, 2, 3)) - 1).abs().max() < 0.05
+
+
+def test_mnist_5k_comes_from_the_training_images_of_mnist():
+    if SOURCES["mnist"].missing(data_directory()):
+        pytest.skip("the full MNIST is not there")
+    small, full = load(DataSettings(name="mnist-5k")), load(DataSettings(name="mnist"))
+    labels = {image.tobytes(): int(label) for image, label in zip(full.inputs.numpy(), full.labels, strict=True)}
+    for images, of in ((small.inputs, small.labels), (small.test_inputs, small.test_labels)):
+        assert [labels[image.tobytes()] for image in images.numpy()] == of.tolist()

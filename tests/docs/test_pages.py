@@ -50,6 +50,8 @@ OURS = {" ".join(words): words[1:] for _, words in COMMANDS if words[0] == "fedp
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
+    for page, content in PAGES.items():
+        assert not re.search(r"^    (fedpu|pip|python|make) ", BLOCK.sub("", content), re.MULTILINE), page
     assert {kind for _, kind, _ in BLOCKS} <= {"sh", "python", "toml", "json", "csv", "mermaid", ""}
     assert {words[0] for _, words in COMMANDS} - {"fedpu"} <= OTHERS
     assert len(OURS) > 40
@@ -106,9 +108,9 @@ FOLLOWED = (
     "docs/privacy.md",
     "docs/priors.md",
 )
-FOLLOWED += ("docs/risk.md", "docs/robustness.md", "README.md")
+FOLLOWED += ("docs/risk.md", "docs/robustness.md", "docs/theory.md", "README.md")
 """pages whose commands are run, one page after another, in one folder; docs/extending.md, validation.md, your-data.md,
-models.md and deploy.md have tests of their own, and those of results.md and rivals.md train for hours
+models.md and deploy.md have tests of their own, and test_long_pages.py is about those that train for hours
 """
 ELSEWHERE = {"reproduce": "tests/applications/reproduction", "deploy": "tests/deploy"}
 """commands that take minutes even on small data, and what runs them"""

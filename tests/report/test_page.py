@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+import fedpu
 from command import fedpu as command
 from fedpu import Dataset
 from fedpu.applications import comparison, experiment
@@ -256,6 +258,27 @@ def test_measures_of_each_class_are_folded_into_the_page(folder: Path, page: str
         for key in ("precision", "recall", "f1", "calibration_error"):
             assert (f"{one[key]:.3f}" if one[key] is not None else "–") in part
     assert f"Brier score {result['measures']['brier']:.3f}" in part
+
+
+def test_numbers_on_a_coloured_cell_can_be_read_in_light_dark_and_print() -> None:
+    css = (Path(fedpu.__file__).parent / "report/page/assets/page.css").read_text()
+    looks = [dict(re.findall(r"(--[\w-]+): ([^;]+);", look)) for look in re.findall(r":root \{(.*?)\}", css, re.DOTALL)]
+    assert len(looks) == 3
+    for look in (looks[0], looks[0] | looks[1], looks[0] | looks[2]):
+        fill, paper, ink = (_rgb(look[name]) for name in ("--fill", "--paper", "--ink"))
+        most = float(look["--most"].removesuffix("%")) / 100
+        for share in np.linspace(0, most, 20):
+            lighter, darker = sorted((_luminance(share * fill + (1 - share) * paper), _luminance(ink)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) > 4.5, "WCAG asks for 4.5 to 1"
+
+
+def _rgb(text: str) -> NDArray[np.float64]:
+    return np.array([int(text[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+
+
+def _luminance(colour: NDArray[np.float64]) -> float:
+    linear = np.where(colour <= 0.03928, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

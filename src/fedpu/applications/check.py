@@ -65,7 +65,7 @@ def _there(data: Dataset) -> Iterator[str]:
     what = f"{data.shape[0]} token ids" if data.tokens else f"{' × '.join(map(str, data.shape))} inputs"
     yield (
         f"{data.name}: {examples:,} {kind} {what}, {len(data.classes)} classes ({_some(data.classes)}); {unlabelled:,} "
-        f"are unlabelled."
+        f"{'is' if unlabelled == 1 else 'are'} unlabelled."
     )
     if data.encoding is not None:
         numbers = [column for column in data.encoding.columns if isinstance(column, NumberColumn)]
@@ -118,7 +118,8 @@ def _doubtful(data: Dataset) -> Iterator[str]:
     counts = np.bincount(labels[labels >= 0], minlength=len(data.classes))
     once = [name for name, count in zip(data.classes, counts, strict=True) if count == 1]
     if once:
-        yield f"The label {_some(once)} is seen only once in training: nothing can be learned from a single example."
+        seen = f"label {_some(once)} is" if len(once) == 1 else f"labels {_some(once)} are each"
+        yield f"The {seen} seen only once in training: nothing can be learned from a single example."
     few = [name for name, count in zip(data.classes, counts, strict=True) if 1 < count < FEW]
     if few:
         yield f"Fewer than {FEW} training examples are labelled as {_some(few)}."
@@ -139,7 +140,8 @@ def _doubtful_clients(data: Dataset) -> Iterator[str]:
     if unlabelled.any():
         without = [name for name, count in zip(names, unlabelled, strict=True) if not count]
         if without:
-            yield f"{_of(without, 'client')} without unlabelled data: {_some(without)}. They learn from labels alone."
+            found = f"{_of(without, 'client')} without unlabelled data: {_some(without)}"
+            yield f"{found}. {'It learns' if len(without) == 1 else 'They learn'} from labels alone."
     silent = [name for name, count in zip(names, labelled, strict=True) if not count]
     if silent:
         yield f"{_of(silent, 'client')} without any label: {_some(silent)}. To them every class is a negative one."

@@ -80,10 +80,13 @@ def bench(
 
 def _measure_sizes(config: Config, counts: list[int], repeats: int, save: Path | None, json: bool) -> None:
     from fedpu.applications import bench as measuring
+    from fedpu.report import check_picture
     from fedpu.report.bench import bench_table, save_bench
 
     if min(counts) < 10:
         raise ConfigError("--clients takes numbers from 10 on.")
+    if save is not None and save.suffix.lower() != ".md":
+        check_picture(save)
     result = measuring.bench(
         config, counts, repeats, lambda what: None if json else errors.print(f"measuring {what} …")
     )

@@ -40,8 +40,11 @@ def bound(
     from fedpu import theory
     from fedpu.applications.prepared import prepare
     from fedpu.method import METHODS
+    from fedpu.report import check_picture
     from fedpu.report.bound import bound_dict, bound_table, ratio_table, save_bound
 
+    if out is not None:
+        check_picture(out)
     chosen = load_config(config, preset, overrides)
     if chosen.method.risk != RISK:
         fitting = " or ".join(name for name, method in METHODS.items() if method.risk == RISK)

@@ -59,8 +59,10 @@ def priors(
     them. Example: 'fedpu priors --preset quickstart --picture priors.png'.
     """
     from fedpu.applications.prior_estimates import estimate_priors
-    from fedpu.report import priors_figure, priors_table, save_figure
+    from fedpu.report import check_picture, priors_figure, priors_table, save_figure
 
+    if picture is not None:
+        check_picture(picture)
     chosen = load_config(config, preset, overrides)
     if estimator is not None:
         chosen = chosen.with_(f"priors.estimator={estimator}")

@@ -24,8 +24,10 @@ def show(
     """Draw who has labelled what: clients × classes, each labelled, unlabelled or absent."""
     from fedpu.applications.prepared import prepare
     from fedpu.labelling import holdings
-    from fedpu.report import save_picture, terminal_picture
+    from fedpu.report import check_picture, save_picture, terminal_picture
 
+    if save is not None:
+        check_picture(save)
     prepared = prepare(load_config(config, preset, overrides))
     held = holdings(prepared.federation, prepared.hidden)
     if save is not None:

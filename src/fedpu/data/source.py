@@ -15,7 +15,7 @@ class Source:
     """A data set that is known by name.
 
     ``read`` takes the directory of the full data sets. ``files`` are those that it needs there; a source
-    without files comes with a Python package that is installed anyway.
+    without files comes with a Python package, or is read from the file of one.
     """
 
     name: str

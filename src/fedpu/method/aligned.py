@@ -146,7 +146,7 @@ class Aligned(Method):
         )
 
     def _correction(self, shared: Tensors, now: ClientRound) -> Float[Tensor, " C"]:
-        """Return what the common offsets lack for everybody's mean prediction to be, or to be near, the federation's."""
+        """Return what the common offsets lack for everybody's mean prediction to be, or be near, the federation's."""
         if not bool(shared[PREDICTED].any()):
             return torch.zeros_like(shared[PREDICTED])
         told = now.priors_of in ("federation", "guess")

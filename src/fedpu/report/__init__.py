@@ -3,12 +3,13 @@
 from fedpu.report.comparison import save_comparison, terminal_table
 from fedpu.report.page import read_groups, save_report, write_report
 from fedpu.report.picture import save_picture, terminal_picture
-from fedpu.report.plot import save_figure
+from fedpu.report.plot import check_picture, save_figure
 from fedpu.report.priors import priors_figure, priors_table
 from fedpu.report.reproduction import heading, reproduction_table, save_reproduction, warning
 from fedpu.report.tuning import tuning_table
 
 __all__ = [
+    "check_picture",
     "heading",
     "priors_figure",
     "priors_table",

@@ -123,10 +123,10 @@ def ratio_table(values: dict[str, Any]) -> Table:
 
 def save_bound(known: Counts, lent: Lent, delta: float, vc: int, path: Path) -> None:
     """Draw the mean bound of a client against the labelled and the unlabelled counts."""
-    from matplotlib.ticker import LogLocator  # heavy to import, and most commands draw nothing
-
     if not known.summary.unlabelled.any():
         raise ConfigError("Nothing is unlabelled here, so there is no count to draw the bound against.")
+    from matplotlib.ticker import LogLocator  # heavy to import, and most commands draw nothing
+
     figure, panels = style(10.0, 4.2, panels=2)
     clients = len(known.summary.positive)
     here = theorem5(known, lent, delta, vc)

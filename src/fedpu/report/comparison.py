@@ -13,7 +13,7 @@ from fedpu.method import METHODS
 from fedpu.record import write_atomically
 from fedpu.report.colours import Style, styles
 from fedpu.report.page import Group, RecordedRun, groups_of, save_report
-from fedpu.report.plot import line_style, save_figure, style
+from fedpu.report.plot import can_draw, line_style, save_figure, style
 
 VALIDATION = "validation (lower is better)"
 ACCURACY = "accuracy"
@@ -171,11 +171,14 @@ def _name(axes: Any, ends: list[End]) -> None:
 
 
 def save_comparison(comparison: Comparison, folder: Path) -> Path:
-    """Write ``comparison.md``, ``curves.png``, ``curves.svg`` and ``report.html``; return the page."""
-    figure = curves_figure(comparison)
+    """Write ``comparison.md`` and ``report.html``, and, where matplotlib is installed, ``curves.png`` and
+    ``curves.svg``; return the page.
+    """
     write_atomically(folder / "comparison.md", markdown(comparison).encode())
-    save_figure(figure, folder / "curves.png")
-    save_figure(figure, folder / "curves.svg")
+    if can_draw():
+        figure = curves_figure(comparison)
+        save_figure(figure, folder / "curves.png")
+        save_figure(figure, folder / "curves.svg")
     return save_report(recorded(comparison, folder), folder / "report.html")
 
 

@@ -1,8 +1,11 @@
-"""What all plots share: size, colours, and saving without a display."""
+"""What all pictures in files share: size, colours, and saving without a display. They are drawn by matplotlib, which is
+an extra: the report's page does without it.
+"""
 
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,19 @@ from fedpu.report.colours import STYLES, Style
 COLOURS = {"labelled": "#1b7f5c", "unlabelled": "#bcd3ea"}
 METHOD_COLOURS = [one.light for one in STYLES]
 FORMATS = (".png", ".svg", ".pdf")
+
+
+def can_draw() -> bool:
+    """Is matplotlib installed?"""
+    return find_spec("matplotlib") is not None
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that can't be drawn, before the work whose outcome it shows."""
+    if path.suffix.lower() not in FORMATS:
+        raise FedpuError(f"'{path}' can't be drawn: the name must end in {', '.join(FORMATS)}.")
+    if not can_draw():
+        raise FedpuError(f"To draw {path}, install matplotlib: pip install 'fedpu[pictures]'.")
 
 
 def style(width: float, height: float, panels: int = 1, sharey: bool = True) -> tuple[Any, Any]:
@@ -49,8 +65,7 @@ def panels(count: int, across: int = 3) -> tuple[Any, list[Any]]:
 
 def save_figure(figure: Any, path: Path) -> None:
     """Save to a PNG, SVG or PDF file, by its ending."""
-    if path.suffix.lower() not in FORMATS:
-        raise FedpuError(f"'{path}' can't be drawn: the name must end in {', '.join(FORMATS)}.")
+    check_picture(path)
     with telling_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".svg":

@@ -18,7 +18,7 @@ from fedpu.paper import Scale, Table
 from fedpu.record import write_atomically
 from fedpu.report.colours import Style, styles
 from fedpu.report.page import Chart, on_common_axis, over_seeds, page
-from fedpu.report.plot import line_style, panels, save_figure
+from fedpu.report.plot import can_draw, line_style, panels, save_figure
 
 HEADINGS = ("row", "method", "paper", "ours", "difference", "minus FedPU", "gap closed: paper", "ours")
 REDUCED = {
@@ -108,7 +108,7 @@ def _markdown_table(outcome: TableOutcome) -> str:
                 texts = (texts[0], *(text if text == "–" else f"**{text}**" for text in texts[1:]))
             lines.append(f"| {' | '.join(texts)} |")
     lines += ["", *(f"- {note}" for note in table.notes)]
-    if _has_curves(outcome):
+    if _has_picture(outcome):
         lines += ["", f"![Learning curves of {table.label}]({curves_name(outcome)})"]
     commands = [
         f"fedpu run --preset {cell.cell.preset(scale)}{'' if seed == 0 else f' --set seed={seed}'}  # {accuracy:.2f} %"
@@ -142,8 +142,9 @@ def curves_name(outcome: TableOutcome) -> str:
     return f"table{outcome.table.number}.svg"
 
 
-def _has_curves(outcome: TableOutcome) -> bool:
-    return any(cell.curves for row in outcome.rows for cell in row.cells)
+def _has_picture(outcome: TableOutcome) -> bool:
+    """Is there something to draw, and something to draw it with?"""
+    return can_draw() and any(cell.curves for row in outcome.rows for cell in row.cells)
 
 
 def _drawn(outcome: TableOutcome) -> dict[str, Style]:
@@ -199,9 +200,11 @@ def curves_figure(outcome: TableOutcome) -> Any:
 
 
 def save_reproduction(outcomes: Sequence[TableOutcome], out: Path) -> Path:
-    """Write ``results.md``, ``results.html`` and one picture per table; return the page."""
+    """Write ``results.md``, ``results.html`` and, where matplotlib is installed, a picture of each table; return the
+    page.
+    """
     for outcome in outcomes:
-        if _has_curves(outcome):
+        if _has_picture(outcome):
             save_figure(curves_figure(outcome), out / curves_name(outcome))
     write_atomically(out / "results.md", markdown(outcomes).encode())
     path = out / "results.html"
