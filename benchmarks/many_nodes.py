@@ -26,6 +26,8 @@ from fedpu.flower.owner import registered_nodes
 from fedpu.flower.processes import LOOPBACK, children, free_port
 
 PATIENCE = 3600.0
+DEADLINE = 120.0
+"""seconds for an answer: what a node had taken before it was killed is lost, and is waited for that long"""
 IDLE = 30.0
 """seconds for which all wait for a run, to see what that costs"""
 
@@ -34,7 +36,7 @@ def config(nodes: int, rounds: int) -> Config:
     """Return a task of a few small steps for each client."""
     settings = ["data.name=digits", "labelling.positive=2", "labelling.overlap=true", "model.name=mlp"]
     settings += ["model.hidden=[16]", f"aggregation.rounds={rounds}", "engine.name=flower", f"engine.wait={PATIENCE}"]
-    return deployed_config(Config.load(overrides=[*settings, f"engine.deadline={PATIENCE}"]), nodes)
+    return deployed_config(Config.load(overrides=[*settings, f"engine.deadline={DEADLINE}"]), nodes)
 
 
 def proportional(process: int) -> float:

@@ -39,6 +39,9 @@ DIRECTIONS, DISTRUSTED = "directions", "distrusted"
 SAME = 0.999
 """two updates with a larger cosine are one"""
 
+LEAST = 4
+"""clients of whom a median and its deviation say something"""
+
 
 class Agreement(Robust):
     """The mean of the clients that don't work against the others."""
@@ -47,6 +50,13 @@ class Agreement(Robust):
     memory: float = Field(1.0, ge=0, le=1, description="share β of what the server remembers that is kept")
     threshold: float = Field(
         0.1, ge=0, le=1, description="for agreement: a client with a mean cosine below minus this is left out"
+    )
+    spread: float = Field(
+        2.0,
+        ge=0,
+        le=1e6,
+        description="for agreement: so is one below zero and below the median of the others' by so many of their median "
+        "deviations; 0: nobody",
     )
     liars: float = Field(0.34, ge=0, lt=0.5, description="share of a round's updates that may be lies")
     norm_bound: float = Field(2.0, ge=0, le=1e9, description="as with others, and tighter")
@@ -87,12 +97,21 @@ class Agreement(Robust):
         while int((~trusted).sum()) < most:
             mean = mean_cosines(cosines, trusted)
             worst = int(mean.where(trusted, torch.inf).argmin())
-            if not mean[worst] < -self.threshold:
+            if not mean[worst] < -self.threshold and not self._apart(mean, trusted, worst):
                 break
             trusted[worst] = False
         # Of the clients that a round has drawn, all may have been left out before: then there is nobody to agree with.
         trusted = trusted if bool(trusted.any()) else torch.ones_like(trusted)
         return trusted, mean_cosines(cosines, trusted)
+
+    def _apart(self, mean: Float[Tensor, " m"], trusted: Bool[Tensor, " m"], worst: int) -> bool:
+        """Does somebody disagree, if only a little, where all but few agree?"""
+        own = mean[trusted]
+        agree = int((own > 0).sum())
+        if not self.spread or not mean[worst] < 0 or agree < LEAST or len(mean) - agree > self._most(len(mean)):
+            return False
+        middle = own.median()
+        return bool(mean[worst] < middle - self.spread * (own - middle).abs().median())
 
     def _copied(self, vectors: Float[Tensor, "m d"]) -> Bool[Tensor, " m"]:
         """Return who has sent what few others have sent, too; where most are alike, that is how their data are."""

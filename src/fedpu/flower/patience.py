@@ -25,7 +25,9 @@ LOOK = 0.5
 """seconds between two looks whether the SuperLink is being stopped"""
 LARGEST = 4096
 """bytes of a node's question; its own has some tens"""
-PULL, PUSH = "/v1/fleet/pull-messages", "/v1/runtime/push-messages"
+PULL = "/v1/fleet/pull-messages"
+SENDS, LOOKS = "/v1/runtime/push-messages", "/v1/runtime/pull-messages"
+"""how a ServerApp announces messages, of which the parts follow one by one, and how it looks for answers thereafter"""
 
 
 class News:
@@ -47,12 +49,20 @@ class News:
 
 
 def telling(app: ASGIApp, news: News) -> ASGIApp:
-    """Return the application, which tells when a ServerApp has sent messages."""
+    """Return the application, which tells when a ServerApp has sent messages with all of their parts.
+
+    At the announcement would be too early: all nodes would ask for parts that are still on their way, in vain.
+    """
+    announced = False
 
     async def told(scope: Scope, receive: Receive, send: Send) -> None:
-        await app(scope, receive, send)
-        if scope["type"] == "http" and scope["path"] == PUSH:
+        nonlocal announced
+        path = scope["path"] if scope["type"] == "http" else None
+        if path == LOOKS and announced:
+            announced = False
             news.tell()
+        await app(scope, receive, send)
+        announced = announced or path == SENDS
 
     return told
 
