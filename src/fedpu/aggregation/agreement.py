@@ -10,9 +10,11 @@ classes. The server keeps for every client
 
 and the cosines c_jk of a_j and a_k. The trusted client with the least mean cosine to the other trusted ones is left out
 if that is below −threshold, then the next among those that are left, up to a share of the round's clients. The others
-are averaged with the weights n_k/n. Who was left out stays so until its mean cosine to the trusted is positive: when a
-model has converged everybody's updates are small and at odds, and lies no longer stand out. Nobody is left out for
-being different: at right angles the mean cosine is zero.
+are averaged with the weights n_k/n. Where all but that share agree (a mean cosine above zero), so is one that does not,
+if it is far below the median in the clients' own spread: clients that learn from unlabelled data agree a little from
+the first round on, and a flipped sign shows in that long before it reaches a fixed threshold. Who was left out stays so
+until its mean cosine to the trusted is positive: when a model has converged everybody's updates are small and at odds,
+and lies no longer stand out. Nobody is left out for being different: at right angles the mean cosine is zero.
 
 A few clients whose updates of a round are the same (a cosine above 0.999, which two clients' own data don't give) have
 not trained on data of their own, and are left out of that round: liars who speak with one voice are so many times as
@@ -55,8 +57,8 @@ class Agreement(Robust):
         2.0,
         ge=0,
         le=1e6,
-        description="for agreement: so is one below zero and below the median of the others' by so many of their median "
-        "deviations; 0: nobody",
+        description="for agreement: where all but few agree, so is one below zero that is so many median deviations "
+        "below the median; 0: nobody",
     )
     liars: float = Field(0.34, ge=0, lt=0.5, description="share of a round's updates that may be lies")
     norm_bound: float = Field(2.0, ge=0, le=1e9, description="as with others, and tighter")

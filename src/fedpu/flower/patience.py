@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedpu.flower.private import PullMessagesResponse
@@ -100,12 +100,13 @@ def _has_time(scope: Scope) -> bool:
 
 async def _read(receive: Receive) -> bytes | None:
     """Return what was asked, or a little more than is allowed; nothing, if the other side has gone."""
-    question = b""
+    question: bytes = b""
     while True:
         message = await receive()
         if message["type"] != "http.request":
             return None
-        question += message.get("body", b"")
+        part: bytes = message.get("body", b"")
+        question += part
         if not message.get("more_body", False) or len(question) > LARGEST:
             return question
 
