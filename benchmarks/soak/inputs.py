@@ -33,6 +33,8 @@ from fedpu.round import Broadcast, Update
 
 LONGEST = 60
 """seconds after which an input that should have been refused has made us hang"""
+LONGEST_PROCESS = 600
+"""the same for a process of its own, whose start takes seconds of CPU that a busy machine may not have for a minute"""
 BATCH = 25
 """inputs between two looks at the clock"""
 
@@ -41,14 +43,15 @@ class Hang(BaseException):
     """It took too long."""
 
 
-def guarded(work: Callable[[], Any]) -> tuple[str, str | None]:
+def guarded(work: Callable[[], Any], seconds: int | None = None) -> tuple[str, str | None]:
     """Do work; return how it ended, and what is wrong with that."""
+    longest = LONGEST if seconds is None else seconds
 
     def late(signal_: int, frame: FrameType | None) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(LONGEST)
+    signal.alarm(longest)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -58,7 +61,7 @@ def guarded(work: Callable[[], Any]) -> tuple[str, str | None]:
     except SystemExit:
         return "a sentence", None
     except Hang:
-        return "hung", f"it did not end in {LONGEST} seconds"
+        return "hung", f"it did not end in {longest} seconds"
     except Exception as error:
         return "a traceback", f"{type(error).__name__}: {str(error)[:300]}"
     finally:
@@ -85,7 +88,7 @@ def inputs(tally: Tally, rng: np.random.Generator, folder: Path) -> Iterator[Non
         for _ in range(BATCH):
             kind = str(rng.choice(list(kinds), p=shares))
             about, work = kinds[kind]()
-            end, finding = guarded(work)
+            end, finding = guarded(work, LONGEST_PROCESS if kind == "process" else None)
             tally.add("worked" if end == "worked" else end, finding and f"{kind} {about[:300]}: {finding}")
             tally.ends[f"of them {kind}"] += 1
         yield
