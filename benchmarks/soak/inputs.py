@@ -6,6 +6,7 @@ import io
 import math
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tally import Tally
 from fedpu.cli.app import main
 from fedpu.config import SECTIONS, Config, default_file
 from fedpu.data import DataSettings, load, read_inputs
+from fedpu.deploy.settings import NodeSettings
 from fedpu.engine.screen import Screen
 from fedpu.engine.validate import Expected, fault
 from fedpu.errors import FedpuError
@@ -31,6 +33,8 @@ from fedpu.round import Broadcast, Update
 
 LONGEST = 60
 """seconds after which an input that should have been refused has made us hang"""
+LONGEST_PROCESS = 600
+"""the same for a process of its own, whose start takes seconds of CPU that a busy machine may not have for a minute"""
 BATCH = 25
 """inputs between two looks at the clock"""
 
@@ -39,14 +43,15 @@ class Hang(BaseException):
     """It took too long."""
 
 
-def guarded(work: Callable[[], Any]) -> tuple[str, str | None]:
+def guarded(work: Callable[[], Any], seconds: int | None = None) -> tuple[str, str | None]:
     """Do work; return how it ended, and what is wrong with that."""
+    longest = LONGEST if seconds is None else seconds
 
     def late(signal_: int, frame: FrameType | None) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(LONGEST)
+    signal.alarm(longest)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -56,7 +61,7 @@ def guarded(work: Callable[[], Any]) -> tuple[str, str | None]:
     except SystemExit:
         return "a sentence", None
     except Hang:
-        return "hung", f"it did not end in {LONGEST} seconds"
+        return "hung", f"it did not end in {longest} seconds"
     except Exception as error:
         return "a traceback", f"{type(error).__name__}: {str(error)[:300]}"
     finally:
@@ -73,15 +78,17 @@ def inputs(tally: Tally, rng: np.random.Generator, folder: Path) -> Iterator[Non
         "setting": lambda: setting(rng),
         "reply": lambda: reply(rng),
         "data": lambda: data_file(rng, folder),
-        "command": lambda: command(rng, folder),
+        "node's file": lambda: node_file(rng, folder),
+        "command": lambda: command(rng),
+        "process": lambda: process(rng),
     }
-    shares = [0.3, 0.2, 0.2, 0.2, 0.07, 0.03]
+    shares = [0.28, 0.15, 0.2, 0.2, 0.08, 0.06, 0.0275, 0.0025]
     os.chdir(folder)
     while True:
         for _ in range(BATCH):
             kind = str(rng.choice(list(kinds), p=shares))
             about, work = kinds[kind]()
-            end, finding = guarded(work)
+            end, finding = guarded(work, LONGEST_PROCESS if kind == "process" else None)
             tally.add("worked" if end == "worked" else end, finding and f"{kind} {about[:300]}: {finding}")
             tally.ends[f"of them {kind}"] += 1
         yield
@@ -170,14 +177,48 @@ def reply(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
     return f"change {change} of {name}", judged
 
 
+TABLE = b"age,colour,label\n" + b"".join(
+    b"%d,%s,%s\n" % (k, (b"red", b"", b"blue")[k % 3], (b"yes", b"")[k % 2]) for k in range(30)
+)
+NODE = b"""name = "north"
+data = "north.npz"
+superlink = "server.example.org:8443"
+root_certificates = "ca.crt"
+key = "north"
+
+[accepts]
+differential = "local"
+noise_multiplier = 1.0
+epsilon = 8.0
+
+[priors]
+source = "given"
+values = [0.4, 0.3, 0.2, 0.1]
+"""
+
+
+def node_file(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], Any]]:
+    """The file of a node, damaged, or with an odd value in it."""
+    path = folder / "node.toml"
+    value = repr(ODD[int(rng.integers(len(ODD)))])
+    lines = NODE.splitlines()
+    place = int(rng.integers(len(lines)))
+    lines[place] = lines[place].partition(b"=")[0] + b"= " + value.encode()
+    content = damaged(NODE, rng) if rng.random() < 0.5 else b"\n".join(lines)
+    path.write_bytes(content)
+    return repr(content[:200]), lambda: NodeSettings.load(path)
+
+
 def data_file(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], Any]]:
     """An array or an image that is damaged, or of a shape and type that nobody can train on."""
-    kind = str(rng.choice([".npy", ".npz", ".png"]))
+    kind = str(rng.choice([".npy", ".npz", ".png", ".csv"]))
     path = folder / f"damaged{kind}"
     shape = tuple(int(size) for size in rng.integers(0, 5, size=int(rng.integers(0, 5))))
     array = np.zeros(shape, dtype=str(rng.choice(["u1", "i8", "f4", "f8", "c8", "U3", "?", "M8[s]"])))
     file = io.BytesIO()
-    if kind == ".npy":
+    if kind == ".csv":
+        file.write(TABLE)
+    elif kind == ".npy":
         np.save(file, array)
     elif kind == ".npz":
         np.savez(file, x=array, y=rng.integers(-1, 3, size=shape[:1] or (1,)))
@@ -187,7 +228,7 @@ def data_file(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[],
         Image.fromarray(np.zeros((4, 4), np.uint8)).save(file, "PNG")
     content = file.getvalue()
     path.write_bytes(damaged(content, rng) if rng.random() < 0.7 else content)
-    if kind == ".npz" and rng.random() < 0.5:
+    if kind == ".csv" or (kind == ".npz" and rng.random() < 0.5):
         return f"{kind} {shape} {array.dtype}", lambda: load(DataSettings(name=str(path)))
     return f"{kind} {shape} {array.dtype}", lambda: read_inputs(path, (4, 4), 1)
 
@@ -220,12 +261,15 @@ WORDS = [
 ]
 
 
-def command(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], Any]]:
-    """A command line with words in the wrong places; none of them starts a long run."""
-    words = COMMANDS[int(rng.integers(len(COMMANDS)))]
-    line = [WORDS[int(rng.integers(len(WORDS)))] if word == "?" else word for word in words]
-    if rng.random() < 0.2:
-        line.append(WORDS[int(rng.integers(len(WORDS)))])
+def words(rng: np.random.Generator) -> list[str]:
+    """Return a command line with words in the wrong places; none starts a long run."""
+    line = [WORDS[int(rng.integers(len(WORDS)))] if w == "?" else w for w in COMMANDS[int(rng.integers(len(COMMANDS)))]]
+    return [*line, WORDS[int(rng.integers(len(WORDS)))]] if rng.random() < 0.2 else line
+
+
+def command(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
+    """A command line, in this process."""
+    line = words(rng)
 
     def invoke() -> None:
         before = sys.argv
@@ -237,6 +281,20 @@ def command(rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], A
             sys.argv = before
 
     return repr(line), invoke
+
+
+def process(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
+    """A command line, in a process of its own, as a user starts it."""
+    line = words(rng)
+
+    def start() -> None:
+        done = subprocess.run([sys.executable, "-m", "fedpu", *line], capture_output=True, text=True, errors="replace")
+        if "Traceback" in done.stderr or done.returncode not in (0, 1, 2):
+            raise RuntimeError(f"status {done.returncode}: {done.stderr[-200:]}")
+        if done.returncode:
+            raise SystemExit(done.returncode)
+
+    return repr(line), start
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

@@ -49,12 +49,21 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "quickstart-3": ("quickstart", SEVERAL),
     "digits-10x1": ("digits", ("labelling.positive=1",)),
     "quickstart": ("quickstart", ()),
+    "digits, aligned": ("digits", (*SEVERAL, "method.name=aligned")),
+    "quickstart-3, aligned": ("quickstart", (*SEVERAL, "method.name=aligned")),
+    "digits-10x1, aligned": ("digits", ("labelling.positive=1", "method.name=aligned")),
+    "quickstart, aligned": ("quickstart", ("method.name=aligned",)),
+    "mnist-3, aligned": (
+        "quickstart",
+        (*SEVERAL, "method.name=aligned", "data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20"),
+    ),
     "mnist-3": ("quickstart", (*SEVERAL, "data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20")),
     "mnist-10x1": ("quickstart", ("data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20")),
 }
 RULES: dict[str, tuple[str, ...]] = {
     "fedavg": (),
     "agreement": ("aggregation.name=agreement",),
+    "agreement, spread 0": ("aggregation.name=agreement", "aggregation.spread=0"),
     "centred-clipping": ("aggregation.name=centred-clipping",),
     "centred-clipping, buckets of 2": ("aggregation.name=centred-clipping", "aggregation.bucket=2"),
     "geometric-median": ("aggregation.name=geometric-median",),

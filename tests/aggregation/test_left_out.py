@@ -81,10 +81,11 @@ def test_and_of_what_the_server_remembers_for_the_method(tiny_config: Config) ->
     for done, before, _ in played(config):
         out = {int(name) for name, told in done.cut.items() if "left out" in told}
         for k in range(10):
-            mine = {name: value for name, value in done.state.memory.items() if name.startswith(f"{k}.")}
-            same = bool(mine) and all(
-                torch.equal(value, before.memory.get(name, -value)) for name, value in mine.items()
+            mine, earlier = (
+                {name: value for name, value in memory.items() if name.startswith(f"{k}.")}
+                for memory in (done.state.memory, before.memory)
             )
+            same = mine.keys() == earlier.keys() and all(torch.equal(mine[name], earlier[name]) for name in mine)
             assert same == (k in out), f"client {k}, round {done.number}"
         found = found or LIAR in out
     assert found, "the liar was left out in some round"

@@ -151,8 +151,13 @@ def agreeing(round_: int, liar: int = 4) -> Rows:
     return rows.astype(np.float32).astype(np.float64)
 
 
-def test_agreement_is_its_numpy_version_over_rounds() -> None:
-    rule = Agreement(threshold=0.05, norm_bound=0)
+def low_median(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 2.0])
+def test_agreement_is_its_numpy_version_over_rounds(spread: float) -> None:
+    rule = Agreement(threshold=0.3, spread=spread, norm_bound=0)
     now, sums, out = state(MODEL, rule), np.zeros((len(EXAMPLES), 5)), set[int]()
     cut: list[set[int]] = []
     for round_ in range(6):
@@ -169,8 +174,14 @@ def test_agreement_is_its_numpy_version_over_rounds() -> None:
         trusted = everybody - out
         out = {k for k in out if mean(k, trusted) <= 0}
         while len(out) < 2:  # a third of seven
-            worst = min(everybody - out, key=lambda k: mean(k, everybody - out))
-            if mean(worst, everybody - out) >= -0.05:
+            means = {k: mean(k, everybody - out) for k in everybody - out}
+            worst = min(means, key=lambda k: means[k])
+            agree = sum(value > 0 for value in means.values())
+            middle = low_median(list(means.values()))
+            apart = spread * low_median([abs(value - middle) for value in means.values()])
+            few = agree >= 4 and len(EXAMPLES) - agree <= 2
+            alone = spread > 0 and few and means[worst] < min(0, middle - apart)
+            if means[worst] >= -0.3 and not alone:
                 break
             out.add(worst)
         kept = sorted(everybody - out)
@@ -180,6 +191,28 @@ def test_agreement_is_its_numpy_version_over_rounds() -> None:
         cut.append(set(out))
         now = ServerState(round_ + 1, MODEL, after.extras, buffers=now.buffers, clients=now.clients)
     assert cut[-1] == {4}
+
+
+def nearly_at_right_angles(signs: list[float]) -> Rows:
+    """Updates of ten clients with a little in common, or a little against it."""
+    return np.hstack([np.array(signs)[:, None] * 0.2, np.eye(10)])
+
+
+def cut_of_ten(rule: Agreement, rows: Rows) -> set[int]:
+    model = {"w": torch.zeros(11)}
+    given = [Update(k, 10, {"w": torch.from_numpy(row).float()}, {}) for k, row in enumerate(rows)]
+    return set(rule.combine(ServerState(0, model, rule.start_server(state(model, rule, 10)), clients=10), given).judged)
+
+
+def test_agreement_sees_who_disagrees_a_little_where_all_others_agree() -> None:
+    rows = nearly_at_right_angles([1, -1, 1, 1, 1, 1, 1, -1, 1, 1])
+    assert cut_of_ten(Agreement(), rows) == {1, 7}
+    assert cut_of_ten(Agreement(spread=0), rows) == set(), "a mean cosine of -0.03 is far above the threshold"
+
+
+def test_agreement_takes_no_side_where_many_disagree_a_little() -> None:
+    assert cut_of_ten(Agreement(), nearly_at_right_angles([1, -1] * 5)) == set()
+    assert cut_of_ten(Agreement(), nearly_at_right_angles([1, -1, 1, -1, 1, 1, 1, -1, 1, -1])) == set()
 
 
 def test_agreement_takes_no_offence_at_clients_at_right_angles() -> None:

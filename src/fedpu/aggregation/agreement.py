@@ -10,9 +10,11 @@ classes. The server keeps for every client
 
 and the cosines c_jk of a_j and a_k. The trusted client with the least mean cosine to the other trusted ones is left out
 if that is below −threshold, then the next among those that are left, up to a share of the round's clients. The others
-are averaged with the weights n_k/n. Who was left out stays so until its mean cosine to the trusted is positive: when a
-model has converged everybody's updates are small and at odds, and lies no longer stand out. Nobody is left out for
-being different: at right angles the mean cosine is zero.
+are averaged with the weights n_k/n. Where all but that share agree (a mean cosine above zero), so is one that does not,
+if it is far below the median in the clients' own spread: clients that learn from unlabelled data agree a little from
+the first round on, and a flipped sign shows in that long before it reaches a fixed threshold. Who was left out stays so
+until its mean cosine to the trusted is positive: when a model has converged everybody's updates are small and at odds,
+and lies no longer stand out. Nobody is left out for being different: at right angles the mean cosine is zero.
 
 A few clients whose updates of a round are the same (a cosine above 0.999, which two clients' own data don't give) have
 not trained on data of their own, and are left out of that round: liars who speak with one voice are so many times as
@@ -39,6 +41,9 @@ DIRECTIONS, DISTRUSTED = "directions", "distrusted"
 SAME = 0.999
 """two updates with a larger cosine are one"""
 
+LEAST = 4
+"""clients of whom a median and its deviation say something"""
+
 
 class Agreement(Robust):
     """The mean of the clients that don't work against the others."""
@@ -47,6 +52,13 @@ class Agreement(Robust):
     memory: float = Field(1.0, ge=0, le=1, description="share β of what the server remembers that is kept")
     threshold: float = Field(
         0.1, ge=0, le=1, description="for agreement: a client with a mean cosine below minus this is left out"
+    )
+    spread: float = Field(
+        2.0,
+        ge=0,
+        le=1e6,
+        description="for agreement: where all but few agree, so is one below zero that is so many median deviations "
+        "below the median; 0: nobody",
     )
     liars: float = Field(0.34, ge=0, lt=0.5, description="share of a round's updates that may be lies")
     norm_bound: float = Field(2.0, ge=0, le=1e9, description="as with others, and tighter")
@@ -87,12 +99,21 @@ class Agreement(Robust):
         while int((~trusted).sum()) < most:
             mean = mean_cosines(cosines, trusted)
             worst = int(mean.where(trusted, torch.inf).argmin())
-            if not mean[worst] < -self.threshold:
+            if not mean[worst] < -self.threshold and not self._apart(mean, trusted, worst):
                 break
             trusted[worst] = False
         # Of the clients that a round has drawn, all may have been left out before: then there is nobody to agree with.
         trusted = trusted if bool(trusted.any()) else torch.ones_like(trusted)
         return trusted, mean_cosines(cosines, trusted)
+
+    def _apart(self, mean: Float[Tensor, " m"], trusted: Bool[Tensor, " m"], worst: int) -> bool:
+        """Does somebody disagree, if only a little, where all but few agree?"""
+        own = mean[trusted]
+        agree = int((own > 0).sum())
+        if not self.spread or not mean[worst] < 0 or agree < LEAST or len(mean) - agree > self._most(len(mean)):
+            return False
+        middle = own.median()
+        return bool(mean[worst] < middle - self.spread * (own - middle).abs().median())
 
     def _copied(self, vectors: Float[Tensor, "m d"]) -> Bool[Tensor, " m"]:
         """Return who has sent what few others have sent, too; where most are alike, that is how their data are."""

@@ -66,9 +66,12 @@ class Node:
         last = time.monotonic()
         while True:
             try:
+                asked = time.monotonic()
                 message = connection.receive()
                 if message is None:
-                    time.sleep(min(LONGEST_POLL, max(POLL, POLL_SHARE * (time.monotonic() - last))))
+                    # A SuperLink of ours has let the node wait for the answer; Flower's own answers at once.
+                    pause = min(LONGEST_POLL, max(POLL, POLL_SHARE * (time.monotonic() - last)))
+                    time.sleep(max(0.0, asked + pause - time.monotonic()))
                     continue
                 about = message.metadata
                 self._tell(f"run {about.run_id}: {about.message_type} {about.group_id}")

@@ -22,7 +22,9 @@ from fedpu.flower.private import (
     NodeAuthHttpInterceptor,
     ObjectPullError,
     ObjectPushError,
+    ProtobufCall,
     ProtobufClientInterceptor,
+    ProtobufRequestContext,
     PullMessagesRequest,
     PushMessagesRequest,
     RegisterNodeFleetRequest,
@@ -44,7 +46,7 @@ from fedpu.flower.private import (
     push_objects,
     remove_content_from_message,
 )
-from fedpu.flower.wire import PART_DELAY
+from fedpu.flower.wire import PART_DELAY, WAITS
 
 BEAT = 10.0
 """the shortest heartbeat that Flower takes; after two of them without a sign a node counts as gone"""
@@ -58,6 +60,16 @@ Answer = TypeVar("Answer")
 
 class Dropped(Exception):
     """The SuperLink does not want this any more: the run has ended, or the message is too late."""
+
+
+class Patient:
+    """Says with every question for messages that the answer may take its time; see ``patience.py``."""
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        """Add the header."""
+        if isinstance(context.message, PullMessagesRequest):
+            context.request.headers[WAITS] = "1"
+        return call_next(context)
 
 
 class Connection:
@@ -142,6 +154,7 @@ def connected(
     signed: list[ProtobufClientInterceptor] = [
         RuntimeVersionHttpInterceptor(component_name="SuperNode"),
         NodeAuthHttpInterceptor(private, public),
+        Patient(),
     ]
     with FleetHttpClient.from_server_address(address, insecure, certificates, signed) as client:
         if keys is None:

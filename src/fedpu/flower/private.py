@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flwr.proto.fleet_pb2 import ActivateNodeRequest as ActivateNodeRequest
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest as DeactivateNodeRequest
     from flwr.proto.fleet_pb2 import PullMessagesRequest as PullMessagesRequest
+    from flwr.proto.fleet_pb2 import PullMessagesResponse as PullMessagesResponse
     from flwr.proto.fleet_pb2 import PushMessagesRequest as PushMessagesRequest
     from flwr.proto.fleet_pb2 import RegisterNodeFleetRequest as RegisterNodeFleetRequest
     from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest as SendNodeHeartbeatRequest
@@ -57,7 +58,9 @@ if TYPE_CHECKING:
     from flwr.supercore.logger import console_handler as console_handler
     from flwr.supercore.primitives.asymmetric import generate_key_pairs as generate_key_pairs
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes as public_key_to_bytes
+    from flwr.supercore.protobuf.client import ProtobufCall as ProtobufCall
     from flwr.supercore.protobuf.client import ProtobufClientInterceptor as ProtobufClientInterceptor
+    from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufRequestContext
     from flwr.supercore.superexec import run_superexec as run_superexec
     from flwr.supercore.superexec.executor import LaunchResult as LaunchResult
     from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor as SubprocessExecutor
@@ -85,6 +88,7 @@ MODULES = {
     "ActivateNodeRequest": "flwr.proto.fleet_pb2",
     "DeactivateNodeRequest": "flwr.proto.fleet_pb2",
     "PullMessagesRequest": "flwr.proto.fleet_pb2",
+    "PullMessagesResponse": "flwr.proto.fleet_pb2",
     "PushMessagesRequest": "flwr.proto.fleet_pb2",
     "RegisterNodeFleetRequest": "flwr.proto.fleet_pb2",
     "SendNodeHeartbeatRequest": "flwr.proto.heartbeat_pb2",
@@ -114,7 +118,9 @@ MODULES = {
     "console_handler": "flwr.supercore.logger",
     "generate_key_pairs": "flwr.supercore.primitives.asymmetric",
     "public_key_to_bytes": "flwr.supercore.primitives.asymmetric",
+    "ProtobufCall": "flwr.supercore.protobuf.client",
     "ProtobufClientInterceptor": "flwr.supercore.protobuf.client",
+    "ProtobufRequestContext": "flwr.supercore.protobuf.client",
     "run_superexec": "flwr.supercore.superexec",
     "LaunchResult": "flwr.supercore.superexec.executor",
     "SubprocessExecutor": "flwr.supercore.superexec.executor.subprocess_executor",

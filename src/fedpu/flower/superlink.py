@@ -24,6 +24,7 @@ from fedpu.errors import ConfigError
 from fedpu.flower.access import read_private, write_access
 from fedpu.flower.door import Door, NodesDoor, OwnersDoor
 from fedpu.flower.link_folder import LinkFolder
+from fedpu.flower.patience import News, telling, waiting
 from fedpu.flower.private import (
     FLWR_IN_MEMORY_DB_NAME,
     ISOLATION_MODE_SUBPROCESS,
@@ -66,9 +67,11 @@ def serve(link: LinkFolder, public: Public | None = None) -> None:
     secret, private = read_private(link.secret), _bound(LOOPBACK, 0)
     address = f"{LOOPBACK}:{private.getsockname()[1]}"
     app = create_app(_config(link, private, secret, public), _lifespan(link))
-    servers = [(_server(OwnersDoor(app, secret), link.loopback, "on"), private)]
+    news = News(lambda: any(server.should_exit for server, _ in servers))
+    servers = [(_server(OwnersDoor(telling(app, news), secret), link.loopback, "on"), private)]
     if public is not None:
-        servers.append((_server(NodesDoor(app), public.certificates, "off"), _bound(public.host, public.port)))
+        door = NodesDoor(waiting(app, news))
+        servers.append((_server(door, public.certificates, "off"), _bound(public.host, public.port)))
     with asyncio.Runner(loop_factory=servers[0][0].config.get_loop_factory()) as runner:
         runner.run(_run(servers, lambda: write_access(link.home, address, link.loopback.authority, secret)))
 

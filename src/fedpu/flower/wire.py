@@ -11,6 +11,9 @@ from flwr.app import Message, RecordDict
 PART_DELAY = 0.05
 """seconds before a part of a message that is still on its way is asked for again; longer each time"""
 
+WAITS = "fedpu-waits"
+"""the header with which a node says that it has time for an answer"""
+
 
 @dataclass(frozen=True)
 class Request:
