@@ -172,7 +172,7 @@ def test_a_stranger_is_refused_and_so_is_a_client_without_tls(deployed: LocalDep
 def test_a_run_outlives_a_bad_node_a_killed_node_and_a_killed_superlink(
     deployed: LocalDeployment, config: Config, tmp_path: Path
 ) -> None:
-    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "engine.deadline=12", "aggregation.rounds=12")
+    config = config.with_("engine.max_norm=1000", "engine.min_clients=1", "engine.deadline=20", "aggregation.rounds=12")
     out, here = tmp_path / "run", deployed.deployment
     deployed.nodes["2"].stop()
     bad = deployed.start([sys.executable, str(HERE / "bad_node.py"), str(here.node_file("2"))], "bad")
