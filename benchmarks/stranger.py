@@ -50,7 +50,7 @@ def _walk(kind: str, source: Path, folder: Path) -> None:
     (folder / "work").mkdir(parents=True)
     python = _environment(folder / "venv")
     constraints = str(ROOT / "constraints.txt")
-    _run([python, "-m", "pip", "install", "--quiet", "--constraint", constraints, str(source)], folder)
+    _run([python, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", constraints, str(source)], folder)
     installed = time.perf_counter()
     used = use(python, folder / "work")
     trained = time.perf_counter()
