@@ -63,7 +63,7 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
 RULES: dict[str, tuple[str, ...]] = {
     "fedavg": (),
     "agreement": ("aggregation.name=agreement",),
-    "agreement, spread 0": ("aggregation.name=agreement", "aggregation.spread=0"),
+    "agreement, apart 0": ("aggregation.name=agreement", "aggregation.apart=0"),
     "centred-clipping": ("aggregation.name=centred-clipping",),
     "centred-clipping, buckets of 2": ("aggregation.name=centred-clipping", "aggregation.bucket=2"),
     "geometric-median": ("aggregation.name=geometric-median",),

@@ -157,7 +157,7 @@ def low_median(values: list[float]) -> float:
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 2.0])
 def test_agreement_is_its_numpy_version_over_rounds(spread: float) -> None:
-    rule = Agreement(threshold=0.3, spread=spread, norm_bound=0)
+    rule = Agreement(threshold=0.3, apart=spread, norm_bound=0)
     now, sums, out = state(MODEL, rule), np.zeros((len(EXAMPLES), 5)), set[int]()
     cut: list[set[int]] = []
     for round_ in range(6):
@@ -207,7 +207,7 @@ def cut_of_ten(rule: Agreement, rows: Rows) -> set[int]:
 def test_agreement_sees_who_disagrees_a_little_where_all_others_agree() -> None:
     rows = nearly_at_right_angles([1, -1, 1, 1, 1, 1, 1, -1, 1, 1])
     assert cut_of_ten(Agreement(), rows) == {1, 7}
-    assert cut_of_ten(Agreement(spread=0), rows) == set(), "a mean cosine of -0.03 is far above the threshold"
+    assert cut_of_ten(Agreement(apart=0), rows) == set(), "a mean cosine of -0.03 is far above the threshold"
 
 
 def test_agreement_takes_no_side_where_many_disagree_a_little() -> None:

@@ -53,12 +53,12 @@ class Agreement(Robust):
     threshold: float = Field(
         0.1, ge=0, le=1, description="for agreement: a client with a mean cosine below minus this is left out"
     )
-    spread: float = Field(
+    apart: float = Field(
         2.0,
         ge=0,
         le=1e6,
-        description="for agreement: where all but few agree, so is one below zero that is so many median deviations "
-        "below the median; 0: nobody",
+        description="for agreement: where all but few agree, a client whose mean cosine is below zero and so many "
+        "median deviations below the median is left out, too; 0: nobody is",
     )
     liars: float = Field(0.34, ge=0, lt=0.5, description="share of a round's updates that may be lies")
     norm_bound: float = Field(2.0, ge=0, le=1e9, description="as with others, and tighter")
@@ -110,10 +110,10 @@ class Agreement(Robust):
         """Does somebody disagree, if only a little, where all but few agree?"""
         own = mean[trusted]
         agree = int((own > 0).sum())
-        if not self.spread or not mean[worst] < 0 or agree < LEAST or len(mean) - agree > self._most(len(mean)):
+        if not self.apart or not mean[worst] < 0 or agree < LEAST or len(mean) - agree > self._most(len(mean)):
             return False
         middle = own.median()
-        return bool(mean[worst] < middle - self.spread * (own - middle).abs().median())
+        return bool(mean[worst] < middle - self.apart * (own - middle).abs().median())
 
     def _copied(self, vectors: Float[Tensor, "m d"]) -> Bool[Tensor, " m"]:
         """Return who has sent what few others have sent, too; where most are alike, that is how their data are."""

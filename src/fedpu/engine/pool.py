@@ -30,6 +30,8 @@ from fedpu.round import Broadcast, Tensors, Update, Work, prefixed
 
 TOGETHER = 1000
 """examples that make it worth a message between processes: pieces with fewer travel together"""
+FEWEST = 32
+"""messages that a round has, if it has as many pieces: for more workers than most machines have"""
 RESTARTS = 3
 """times that workers are started anew without a piece of work being done in between"""
 
@@ -231,9 +233,9 @@ def _update(packed: bytes, round_: int, bundle: list[tuple[Piece, bytes]]) -> li
 def _bundles(pieces: Sequence[Piece], costs: Sequence[float]) -> list[Bundle]:
     """Return the pieces, the costliest first, and small ones together."""
     bundles: list[Bundle] = []
-    filled = 0.0
+    filled, enough = 0.0, min(TOGETHER, sum(costs) / FEWEST)
     for index in sorted(range(len(pieces)), key=lambda index: -costs[index]):
-        if not bundles or filled + costs[index] > TOGETHER:
+        if not bundles or filled + costs[index] > enough:
             bundles.append([])
             filled = 0.0
         bundles[-1].append(pieces[index])

@@ -85,6 +85,8 @@ def _output(command: list[str], errors: bool = False) -> str:
 
 def _folder() -> Path:
     """Return a folder that nobody else can write to: what lies there is run."""
+    if not hasattr(os, "getuid"):
+        raise _Unavailable("they are made for Linux and macOS")
     folder = Path(pooch.os_cache("fedpu")) / "kernels"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = folder.stat()
