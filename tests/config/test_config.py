@@ -130,6 +130,15 @@ def test_a_wrong_key_or_value_is_named_with_its_remedy(override: str, message: s
     assert "\n" not in str(caught.value)
 
 
+def test_numbers_may_begin_with_a_point() -> None:
+    config = Config().with_("aggregation.lr=.05", "augmentation.noise=.2", "data.name=.5/x.csv")
+    assert (config.aggregation.lr, config.augmentation.noise, config.data.name) == (0.05, 0.2, ".5/x.csv")
+    assert Config().with_("method.name=aligned", "method.temperatures=[.5, 1]").method.model_dump()["temperatures"] == (
+        0.5,
+        1.0,
+    )
+
+
 def test_files_that_can_not_be_read_are_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigError, match="no configuration file"):
         Config.load(tmp_path / "none.toml")

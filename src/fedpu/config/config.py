@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -140,6 +141,10 @@ def set_keys(values: dict[str, Any], overrides: Iterable[str], before: Config | 
         written.add((table, key))
 
 
+_BARE_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
+"""as in .5, which people write and TOML does not know"""
+
+
 def set_key(values: dict[str, Any], override: str) -> None:
     """Set ``"table.key=value"`` in nested tables; the value is read as TOML, or else as a string."""
     path, equals, text = override.partition("=")
@@ -154,10 +159,12 @@ def set_key(values: dict[str, Any], override: str) -> None:
 
 
 def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+    for toml in (text, _BARE_POINT.sub("0.", text)):
+        try:
+            return tomllib.loads(f"value = {toml}")["value"]
+        except tomllib.TOMLDecodeError:
+            continue
+    return text
 
 
 def toml_string(text: str) -> str:
