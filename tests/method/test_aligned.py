@@ -112,16 +112,17 @@ def test_a_client_has_no_reason_to_move_away_from_the_truth(tiny_config: Config,
     inside = rho @ likelihood  # of x in U
     target = (rho[:, None] * likelihood / inside).T
     logits = likelihood.T.log().requires_grad_()
+    labelled = torch.tensor([1.0, 0.0], dtype=torch.float64)
 
     def gradient(shares: torch.Tensor) -> torch.Tensor:
         total = torch.zeros((), dtype=torch.float64)
         for x in range(3):  # a batch of this input, once labelled and once not, weighted by how often it is there
-            examples = {TARGET: target[[x, x]], ADJUSTMENT: shares.log().expand(2, 2)}
+            targets = torch.stack([labelled, target[x]])
+            examples = {TARGET: targets, ADJUSTMENT: shares.log().expand(2, 2)}
             terms = method.stacked(logits[[x, x]], torch.tensor([0, -1]), examples, constants)
             total = total + likelihood[0, x] * terms["labelled"] + inside[x] * terms["targets"]
         return torch.autograd.grad(total, logits)[0]
 
-    labelled = torch.tensor([1.0, 0.0], dtype=torch.float64)
     assert float(gradient((labelled + rho) / 2).abs().max()) < 1e-12
     assert float(gradient(rho).abs().max()) > 0.01
 

@@ -24,8 +24,8 @@ def predict(
     if twin is not None:  # several times faster than the network itself
         parameters = twin.views(twin.flatten(dict(network.state_dict()))[None])
         size = WIDE_BATCH if isinstance(twin, WideNetwork) else BATCH
-        batches = (normalisation(batch).movedim(0, -1)[None] for batch in inputs.split(size))
-        return torch.cat([twin.forward(parameters, batch.contiguous())[0].T for batch in batches])
+        batches = (batch.movedim(0, -1)[None].contiguous() for batch in inputs.split(size))
+        return torch.cat([twin.forward(parameters, normalisation(batch))[0].T for batch in batches])
     network = network.to(device).eval()
     return torch.cat([network(normalisation(batch.to(device))).cpu() for batch in inputs.split(BATCH)])
 
