@@ -93,6 +93,8 @@ class Cell:
         values = merged(values, self.table.scales.get(scale, {}))
         values = merged(values, self.column.settings)
         values = merged(values, self.column.scales.get(scale, {}))
+        if self.column.key in self.table.learning_rates and not self.table.reduced(scale):
+            values = merged(values, {"aggregation": {"lr": self.table.learning_rates[self.column.key]}})
         if self.column.fully_labelled:  # rows that differ in labelling alone are one run
             values.pop("labelling", None)
             if self.table.one_gradient:
@@ -112,6 +114,8 @@ class Table:
     scales: Mapping[str, Settings]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    learning_rates: Mapping[str, float] = field(default_factory=dict)
+    """of columns that have one of their own, where nothing is reduced"""
     on_request: tuple[Scale, ...] = ()
     """scales at which it is only run when it is asked for by its name"""
     one_gradient: bool = False
@@ -164,6 +168,7 @@ def _read(text: str) -> Table:
         scales=values.get("scales", {}),
         columns=tuple(column for column in known.values() if any(map(column.stands_in, rows))),
         rows=rows,
+        learning_rates=values.get("learning_rates", {}),
         on_request=tuple(values.get("on_request", ())),
         one_gradient=values.get("one_gradient", False),
     )
