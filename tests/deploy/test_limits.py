@@ -29,7 +29,9 @@ from fedpu.engine import initial_model
 from fedpu.errors import FedpuError
 from fedpu.flower.messages import MODEL, unpack_tensors
 from fedpu.flower.wire import Request
-from fedpu.privacy import Guard
+from fedpu.privacy import Guard, Privacy, secure_rules
+from fedpu.privacy.mechanism import clipped
+from fedpu.privacy.secagg import secure_sum as summed_securely
 from fedpu.record import RunDirectory
 from fedpu.risk import co_negatives
 from fedpu.round import Tensors
@@ -271,3 +273,13 @@ def test_a_client_that_was_not_drawn_under_central_noise_answers_all_the_same(ta
         table.train(own_data_config(*ONE, *central))
     assert RunDirectory(table.folder / "run").rounds()[0]["clients"] == 4
     assert {name for name, kind, _ in table.sent if kind == "train.private"} == set(NAMES)
+
+
+def test_under_masks_nothing_proves_that_an_update_was_clipped() -> None:
+    settings = Privacy(differential="central", secure_aggregation=True, clip=0.5)
+    rules = secure_rules(settings, 4, 100)
+    honest, liar = clipped(np.ones(100), 0.5), np.full(100, 0.5)
+    assert np.linalg.norm(liar) == 10 * settings.clip
+    parts = [(client, 1, liar if client == 3 else honest) for client in range(4)]
+    total = summed_securely(rules, range(4), parts)
+    np.testing.assert_allclose(total.sums, 3 * honest + liar, atol=1e-5)

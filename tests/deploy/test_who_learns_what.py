@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
 
@@ -28,6 +29,7 @@ from fedpu.deploy.protocol import (
     SECURE_OPEN,
     SECURE_SHARE,
     SECURE_TRAIN,
+    pack_part,
     unpack_part,
 )
 from fedpu.flower.messages import MODEL, RISK, unpack_tensors
@@ -45,6 +47,7 @@ from fedpu.privacy.secagg import (
     blocks,
     encode,
 )
+from fedpu.record import RunDirectory
 
 SECURE_RUN = ["privacy.secure_aggregation=true"]
 CENTRAL = ["privacy.differential=central", "privacy.noise_source=system", "privacy.clip=0.3"]
@@ -134,7 +137,8 @@ def test_a_nodes_own_priors_change_its_update_and_nothing_else_that_it_sends(tab
         replies.append({kind: dict(content) for name, kind, content in table.sent if name == "north"})
         table.sent.clear()
     even, uneven = replies
-    assert even["train"].pop(MODEL) != uneven["train"].pop(MODEL), "it has trained with them"
+    models = [unpack_tensors(sent["train"].pop(MODEL)) for sent in replies]
+    assert any(not torch.equal(models[0][name], models[1][name]) for name in models[0]), "it has trained with them"
     assert even == uneven
 
 
@@ -177,6 +181,37 @@ def test_the_server_takes_noise_of_the_seed_off_again_and_not_the_systems(source
     assert (error < 1e-12) == (source == "seed")
     if source == "system":
         assert np.std(guessed) > 2.0
+
+
+def test_a_server_without_data_hears_of_shapes_and_classes_and_scales_by_constants(table: Table) -> None:
+    for name in table.named:
+        table.write_file(name, f"classes = {[str(one) for one in range(10)]}")
+    table.train(own_data_config(ONE, "method.lent=off", "data.name=none"))
+    client: Any = received(table, "north", JOIN)[CLIENT]
+    assert dict(client) == {
+        "name": "north",
+        "shape": [1, 8, 8],
+        "dtype": "uint8",
+        "classes": [str(one) for one in range(10)],
+    }
+    assert {record for _, kind, content in table.sent for record in content} == {CLIENT, COUNTS, MODEL}
+    scale = RunDirectory(table.folder / "run").members().card.normalisation
+    assert (scale.scale, scale.mean, scale.std) == (1 / 255, (0.5,), (0.25,)), "whatever anybody's data are like"
+
+
+def test_a_client_whose_part_of_the_sum_is_no_good_is_left_out_of_the_run_and_named(table: Table) -> None:
+    both = np.load(table.folder / "east.npz")["x"], np.tile(np.arange(10), EXAMPLES // 10)
+    np.savez(table.folder / "east.npz", x=both[0], y=both[1])  # it labels every class
+
+    def lies(name: str, kind: str, content: RecordDict) -> RecordDict:
+        return pack_part(1, np.full(100, 0.5)) if (name, kind) == ("west", NEGATIVES) else content
+
+    table.tap_reply = lies
+    result = table.train(own_data_config(ONE))
+    directory = RunDirectory(table.folder / "run")
+    assert directory.members().names == ["east", "north", "south"]
+    assert "something else than its part" in directory.members().left_out["west"]
+    assert result.summary["left_out"] == directory.members().left_out
 
 
 # Clients that pool what they know.
