@@ -6,12 +6,13 @@ Flower's own handlers and state, in this process; the signatures before them are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
 
@@ -23,20 +24,28 @@ from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
+from flwr.serverapp import Grid
 from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
+from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation.noop_federation_manager import NoOpFederationManager
 from flwr.superlink.servicer.fleet import fleet_handlers
 
 from fedpu.deploy.protocol import SECURE, pack_part, pack_secure
+from fedpu.flower.grid import GridWire
+from fedpu.flower.messages import MODEL, WORK, pack_sent, pack_work
 from fedpu.flower.private import (
     get_all_nested_objects,
     get_object_tree,
+    http_grid,
     message_to_proto,
     remove_content_from_message,
 )
+from fedpu.flower.salt import salt, take_salt_off
+from fedpu.flower.wire import Request
 from fedpu.privacy.mechanism import Vector
 from fedpu.privacy.secagg import Inbox, Neighbourhood, Rules, SecureClient
+from fedpu.round import Broadcast, Work
 
 SERVER = 1
 Content = dict[str, bytes]
@@ -123,8 +132,14 @@ def in_the_open(part: Vector) -> RecordDict:
     return pack_part(1, part)
 
 
-@pytest.mark.parametrize(("packed", "confirmed"), [(in_the_open, True), (under_masks, False)])
-def test_a_guess_of_anothers_classes_is_confirmed_in_the_open_and_not_under_masks(
+def as_nodes_send_it(part: Vector) -> RecordDict:
+    return salt(pack_part(1, part), (MODEL,))
+
+
+@pytest.mark.parametrize(
+    ("packed", "confirmed"), [(in_the_open, True), (as_nodes_send_it, False), (under_masks, False)]
+)
+def test_a_guess_of_anothers_classes_is_confirmed_by_a_bare_part_and_not_by_those_that_nodes_send(
     link: Link, packed: Callable[[Vector], RecordDict], confirmed: bool
 ) -> None:
     """A registered node asks for the hash of every part that another could have sent."""
@@ -135,6 +150,37 @@ def test_a_guess_of_anothers_classes_is_confirmed_in_the_open_and_not_under_mask
             if link.pull_part(record.object_id):
                 found.append(guess)
     assert found == ([[3, 4, 7]] if confirmed else [])
+
+
+class Sent(Grid):
+    """Flower's way out of a ServerApp, which ends here."""
+
+    messages: list[Message]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        self.messages = list(messages)
+        return ["1" for _ in self.messages]
+
+
+Sent.__abstractmethods__ = frozenset()  # the rest is not asked for
+
+
+def test_nobody_can_guess_who_was_drawn_by_the_work_that_is_asked_for(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody knows what the work of a round is: only whether it was sent is a secret, with a secret draw."""
+    for name in ("_run_id", "_task_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, link.run)  # as in the process of a ServerApp
+    monkeypatch.setattr(http_grid, "pull_objects", http_grid.pull_objects)  # which a wire changes
+    content = pack_work(pack_sent(Broadcast({"w": torch.zeros(2)})), Work(client=3, round=0, lr=0.1))
+    grid: Any = Sent()
+    GridWire(grid).push([Request(link.honest, "train", content, "1", 9.0)])
+    [message] = grid.messages
+    link.push(link.message(message.content, SERVER, link.honest))
+    assert not link.pull_part(content[WORK].object_id)
+    assert link.pull_part(content[MODEL].object_id), "what all are sent is kept once for all"
+    take_salt_off(message.content)
+    assert dict(message.content[WORK]) == dict(content[WORK])
 
 
 def test_whoever_knows_the_hash_of_a_message_can_delete_it(link: Link) -> None:
