@@ -173,6 +173,7 @@ def test_a_key_is_made_once(tmp_path: Path) -> None:
         (["init", "HERE/new", "--nodes", "a/b"], "can't be the name of a node"),
         (["init", "HERE/new", "--nodes", ".."], "can't be the name of a node"),
         (["init", "HERE/new", "--nodes", "\x1b[2J"], "can't be the name of a node"),
+        (["init", "HERE/new", "--set", "faults.sign_flip=1"], "is for simulations"),
         (["node", "HERE/absent.toml"], "There is no configuration file"),
         (["serve", "HERE/full"], "is no deployment"),
         (["register", "north.pub", "--folder", "HERE/full"], "is no deployment"),

@@ -137,6 +137,14 @@ def says(**run: Any) -> Callable[[Request], Request]:
     return change
 
 
+def renamed(request: Request) -> Request:
+    """Call two classes by each other's names in the second round."""
+    if request.kind not in UPDATES:
+        return request
+    run: Any = request.content["run"]
+    return says(card=run["card"].replace('"0", "1"', '"1", "0"'))(request)
+
+
 DEPARTURES: dict[str, tuple[list[str], Callable[[Request], Request], str]] = {
     "in the open": (LOCAL, asks("train"), "a plain update of a run in which .* is on"),
     "in the open, in a secure run": (SECURE, asks("train.private"), "in the open for what this run sums up securely"),
@@ -151,6 +159,12 @@ DEPARTURES: dict[str, tuple[list[str], Callable[[Request], Request], str]] = {
     "work that is none": ([], asks(surprise=1), "work that the server asks for can't be read"),
     "another number of clients": ([], says(clients=2), "takes this node for client|changed the number of clients"),
     "another sum": ([], says(**{"co-negatives": [0.0] * 100}), "changed the sum over clients"),
+    "other classes": ([], renamed, "changed the description of inputs and classes"),
+    "classes that the method does not need": (
+        ["method.lent=off"],
+        asks("query.negatives"),
+        "which classes are not labelled here, and the method does not use that",
+    ),
 }
 
 
@@ -160,8 +174,9 @@ def test_a_message_that_departs_from_the_configuration_is_refused(
 ) -> None:
     with pytest.raises(FedpuError):
         table.train(own_data_config(*settings, "engine.deadline=1", "engine.min_clients=4"), change=change)
-    honest = 4 if change.__qualname__.startswith("says") else 0
-    left = [name for name, kind, _ in table.sent if kind in UPDATES and (kind, name) != ("train.private", "west")]
+    honest = 4 if change.__qualname__.startswith(("says", "renamed")) else 0
+    gives_out = (*UPDATES, "query.negatives") if "method.lent=off" in settings else UPDATES
+    left = [name for name, kind, _ in table.sent if kind in gives_out and (kind, name) != ("train.private", "west")]
     assert len(left) <= honest, "no update has left"
     assert any(re.search(told, refusal) for refusal in table.refusals), table.refusals[:3]
 
@@ -218,6 +233,16 @@ def test_epsilon_is_counted_as_the_accountant_counts_it_and_ends_what_a_node_giv
     assert ledger.epsilon(delta) == pytest.approx(three)
 
 
+def test_under_central_noise_a_node_counts_more_than_the_record_which_knows_the_draw(table: Table) -> None:
+    result = table.train(own_data_config(*CENTRAL, "aggregation.participation=0.5", "method.lent=off"))
+    for name in NAMES:
+        ledger = Ledger(table.state(name))
+        if ledger.updates:
+            assert ledger.epsilon(1e-5) == pytest.approx(gaussian_epsilon([(0.5, ledger.updates)], 1e-5))
+    every_round = gaussian_epsilon([(0.5, 2)], 1e-5)
+    assert result.summary["epsilon"] < every_round
+
+
 def test_a_round_that_is_interrupted_and_asked_for_again_counts_twice(table: Table) -> None:
     config = own_data_config(*LOCAL, "aggregation.rounds=3")
 
@@ -270,9 +295,11 @@ def test_a_ledger_that_is_damaged_is_not_begun_anew(tmp_path: Path) -> None:
             Ledger(tmp_path)
 
 
-def test_the_ledger_is_its_owners_alone(table: Table) -> None:
-    table.train(own_data_config("aggregation.rounds=1"))
-    for path in (table.state("north"), *table.state("north").iterdir()):
+def test_the_ledger_and_what_a_client_keeps_between_rounds_are_its_owners_alone(table: Table) -> None:
+    table.train(own_data_config("aggregation.rounds=1", "aggregation.name=scaffold"))
+    kept = list(table.state("north").rglob("*"))
+    assert any(path.suffix == ".safetensors" for path in kept)
+    for path in (table.state("north"), *(path for path in kept if path.is_file())):
         assert path.stat().st_mode & 0o077 == 0, path
     assert json.loads((table.state("north") / "ledger.json").read_text())["first"]["differential"] == "off"
 

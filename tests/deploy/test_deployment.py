@@ -23,6 +23,7 @@ from fedpu.deploy.local import LocalDeployment, deployed_config, local_deploymen
 from fedpu.errors import FedpuError
 from fedpu.flower.app_folder import PACKAGE
 from fedpu.flower.processes import Child, free_port
+from fedpu.flower.tls import write_secret
 from fedpu.record import RunDirectory
 from fedpu.report import write_report
 
@@ -97,22 +98,36 @@ def several(config: Config) -> dict[str, Config]:
 
 @pytest.fixture(scope="module")
 def runs(deployed: LocalDeployment, several: dict[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give all configurations to one ServerApp, one after another; return the folder of the run directories."""
+    """Give all configurations to one ServerApp, one after another; return the folder of the run directories.
+
+    The owner's key is kept elsewhere, and away from this machine while the rounds run.
+    """
     folder = tmp_path_factory.mktemp("runs")
     for name, one in several.items():
         (folder / f"{name}.toml").write_text(one.to_toml())
     app = folder / "app"
     write_config(app, next(iter(several.values())))
     (app / PACKAGE / "server_app.py").write_text(MANY)
-    start_run(deployed.deployment, app, folder, configs=list(several.values()))
+    elsewhere = deployed.deployment.owner_key.rename(folder / "owner.key")
+    start_run(deployed.deployment, app, folder, configs=list(several.values()), owner_key=elsewhere)
+    key = elsewhere.read_bytes()
+    elsewhere.unlink()
     last = RunDirectory(folder / sorted(several)[-1])
     deployed.superlink.wait_for(lambda: last.result() is not None, 1800.0, f"finished the runs in {folder}")
+    write_secret(deployed.deployment.owner_key, key)
     return folder
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_model_is_that_of_one_process(runs: Path, several: dict[str, Config], method: str) -> None:
     assert_same_model(runs / method, several[method])
+
+
+def test_the_rounds_do_not_need_the_owners_key(
+    deployed: LocalDeployment, runs: Path, several: dict[str, Config]
+) -> None:
+    assert all(RunDirectory(runs / name).result() for name in several)
+    assert list(deployed.deployment.invitations.iterdir()) == [], "nor is the key of the run left on the disk"
 
 
 def test_what_an_aggregation_keeps_with_clients_is_that_of_one_process(runs: Path, several: dict[str, Config]) -> None:

@@ -16,9 +16,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
 
+from deploy.in_process import own_data_config
 from fedpu.deploy import NodeSettings
 from fedpu.deploy.certificates import write_node_key
 from fedpu.deploy.client import NODE_FILE, deployed_app
+from fedpu.deploy.control import start_run
+from fedpu.deploy.folder import create
 from fedpu.deploy.invitation import NotInvited, RunKey, new_owner_key, read_owner_key
 from fedpu.deploy.invited import INVITATION, SignedWire, refuse_uninvited
 from fedpu.deploy.node import run_node
@@ -185,6 +188,37 @@ def test_a_node_that_cannot_tell_who_invites_it_does_not_start(tmp_path: Path) -
 def test_a_trial_without_keys_answers_anybody() -> None:
     open_to_all = NodeSettings(name="n", data="d", insecure=True)
     refuse_uninvited(open_to_all, received(RecordDict()), context())
+
+
+def test_and_says_so_before_it_connects(tmp_path: Path) -> None:
+    (tmp_path / "n.toml").write_text('name = "n"\ndata = "n.npz"\ninsecure = true\n')
+
+    class Said(Exception):
+        pass
+
+    def tell(text: str) -> None:
+        raise Said(text)
+
+    with pytest.raises(Said, match=r"it answers any run .* can be read and changed on its way"):
+        run_node(tmp_path / "n.toml", tell)
+
+
+def test_a_run_without_an_invitation_of_the_owner_is_none(tmp_path: Path) -> None:
+    """The owner's key may be kept elsewhere: without it nobody starts a run that nodes answer."""
+    config = own_data_config()
+    here = create(tmp_path / "run", config, ["a", "b"], "localhost:1", trial=False)
+    here.owner_key.rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match=r"owner\.key' can't be read"):
+        start_run(here, here.app, tmp_path / "out")
+    with pytest.raises(ConfigError, match="was never started"):  # the key is good, and the server is asked next
+        start_run(here, here.app, tmp_path / "out", owner_key=tmp_path / "elsewhere")
+
+
+def test_a_run_whose_noise_the_seed_takes_off_again_is_not_started(tmp_path: Path) -> None:
+    here = create(tmp_path / "run", own_data_config(), ["a", "b"], "localhost:1", trial=False)
+    seeded = own_data_config("privacy.differential=central")
+    with pytest.raises(ConfigError, match="protects nobody in a deployment"):
+        start_run(here, here.app, tmp_path / "out", configs=[seeded])
 
 
 def test_the_key_of_a_run_survives_its_file(ask: Ask) -> None:

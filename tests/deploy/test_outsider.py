@@ -6,6 +6,7 @@ import itertools
 import json
 import ssl
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from deploy.page import FEDPU, init
 from fedpu.deploy.certificates import write_node_key
 from fedpu.deploy.folder import Deployment
+from fedpu.flower.access import CREDENTIALS
 from fedpu.flower.app_folder import write_app
 from fedpu.flower.door import FLEET_ROUTES, RUNTIME_ROUTES
 from fedpu.flower.processes import (
@@ -83,6 +85,8 @@ class Target:
 
     deployment: Deployment
     outside: Path
+    processes: tuple[int, int]
+    """numbers of the server's and of node a's"""
 
     @property
     def nodes_door(self) -> str:
@@ -119,7 +123,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         (outside / "ca.crt").write_bytes(Deployment.open(folder).authority.read_bytes())
         write_node_key(outside / "evil")
         write_app(outside / "app", EVIL, "from flwr.clientapp import ClientApp\n\napp = ClientApp()", {"out": ""})
-        yield Target(Deployment.open(folder), outside)
+        numbers = started[0].process.pid, started[1].process.pid
+        yield Target(Deployment.open(folder), outside, numbers)
 
 
 @pytest.fixture(scope="module")
@@ -248,8 +253,24 @@ def test_what_the_server_writes_is_its_owners_alone(target: Target) -> None:
     here = target.deployment
     assert here.folder.stat().st_mode & 0o777 == 0o700
     secrets = (here.secret, here.owner_key, here.certificates.key, here.certificates.authority_key, here.loopback.key)
-    for path in (*secrets, here.database):
+    for path in (*secrets, here.database, here.home / CREDENTIALS):
         assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_owners_door_is_on_the_loopback_alone_and_nodes_listen_nowhere(target: Target) -> None:
+    server, node = (listeners(number) for number in target.processes)
+    public, owners = (int(address.rpartition(":")[2]) for address in (target.nodes_door, target.owners_door))
+    assert server == {("00000000", public), ("0100007F", owners)}
+    assert node == set()
+
+
+def listeners(process: int) -> set[tuple[str, int]]:
+    """Return the addresses and ports at which a process listens."""
+    links = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    mine = [line[1].split(":") for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in links]
+    return {(address, int(port, 16)) for address, port in mine}
 
 
 # The owner, on the same deployment.

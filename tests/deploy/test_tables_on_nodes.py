@@ -14,6 +14,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[
 from deploy.in_process import EXAMPLES, NAMES, Table
 from fedpu.config import Config
 from fedpu.data import load
+from fedpu.flower.messages import MODEL
 
 KINDS = ("ash", "elm", "fir", "oak")
 
@@ -27,6 +28,16 @@ def made_up(rows: int, seed: int) -> pd.DataFrame:
     soil = np.array(["clay", "sand", "peat"])[(kind + rng.integers(0, 2, rows)) % 3]
     columns = {"girth": rng.normal(kind, 0.5), "height": height, "soil": soil, "label": np.array(KINDS)[kind]}
     return pd.DataFrame(columns)
+
+
+def told(table: Table) -> list[tuple[str, str, dict[str, object]]]:
+    """Return all that the nodes have sent but their parameters, and forget it."""
+    found = [
+        (name, kind, {key: dict(record) for key, record in content.items() if key != MODEL})
+        for name, kind, content in table.sent
+    ]
+    table.sent.clear()
+    return found
 
 
 def test_files_of_tables_give_the_model_of_encoded_arrays(tmp_path: Path) -> None:
@@ -44,6 +55,7 @@ def test_files_of_tables_give_the_model_of_encoded_arrays(tmp_path: Path) -> Non
     )
     table = Table(tmp_path, load(config.data))
     arrays = table.train(config, "arrays")
+    sent_of_arrays = told(table)
     for k, name in enumerate(NAMES):
         labels = np.load(tmp_path / f"{name}.npz")["y"]
         own = trees[k * EXAMPLES : (k + 1) * EXAMPLES].drop(columns="label")
@@ -57,4 +69,5 @@ def test_files_of_tables_give_the_model_of_encoded_arrays(tmp_path: Path) -> Non
     for mine, theirs in zip(arrays.model.parameters(), tables.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert tables.accuracy == arrays.accuracy
+    assert told(table) == sent_of_arrays, "no word, median or mean of a node's own"
     assert tables.predict(tmp_path / "test.csv").shape == (100,)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedpu[flower]'")
 
@@ -14,20 +17,37 @@ from flwr.app import RecordDict
 
 from deploy.in_process import EXAMPLES, Table, own_data_config
 from fedpu.data import Dataset
-from fedpu.deploy.protocol import CLIENT, COUNTS, JOIN, NEGATIVES, PART, SECURE, SECURE_NEGATIVES, unpack_part
+from fedpu.deploy.protocol import (
+    CLIENT,
+    COUNTS,
+    JOIN,
+    NEGATIVES,
+    PART,
+    SECURE,
+    SECURE_JOIN,
+    SECURE_NEGATIVES,
+    SECURE_OPEN,
+    SECURE_SHARE,
+    SECURE_TRAIN,
+    pack_part,
+    unpack_part,
+)
 from fedpu.flower.messages import MODEL, RISK, unpack_tensors
-from fedpu.privacy import Privacy, protect
+from fedpu.privacy import Privacy, lent_rules, protect
 from fedpu.privacy.mechanism import Vector, clipped, gaussian
 from fedpu.privacy.secagg import (
     Inbox,
     Neighbourhood,
+    PublicKeys,
     Rules,
     SecureAggregationError,
     SecureClient,
     SecureServer,
+    Unmask,
     blocks,
     encode,
 )
+from fedpu.record import RunDirectory
 
 SECURE_RUN = ["privacy.secure_aggregation=true"]
 CENTRAL = ["privacy.differential=central", "privacy.noise_source=system", "privacy.clip=0.3"]
@@ -65,12 +85,14 @@ def test_without_protection_the_server_learns_sizes_class_sets_and_every_update(
     assert len(unpack_tensors(update[MODEL])) == 4, "all of its parameters"
 
 
-def test_under_secure_aggregation_it_learns_no_size_no_class_set_and_no_update(table: Table) -> None:
-    table.train(own_data_config(ONE, *SECURE_RUN))
+@pytest.mark.parametrize("more", [[], CENTRAL, LOCAL], ids=["secure", "central and secure", "local and secure"])
+def test_under_secure_aggregation_it_learns_no_class_set_and_no_update(table: Table, more: list[str]) -> None:
+    config = own_data_config(ONE, *SECURE_RUN, *more)
+    table.train(config)
     assert set(received(table, "north", JOIN)) == {CLIENT}, "nor how many examples there are"
     kinds = {kind for _, kind, _ in table.sent}
-    assert not kinds & {NEGATIVES, "train", "train.private"}, "nothing was asked for in the open"
-    rules = Rules(4, 100, 1.0, bits=2, max_weight=1)
+    assert kinds == {JOIN, SECURE_JOIN, SECURE_SHARE, SECURE_NEGATIVES, SECURE_TRAIN, SECURE_OPEN}, "all under masks"
+    rules = lent_rules(config.privacy, 4, 10)
     fields: Any = received(table, "north", SECURE_NEGATIVES)[SECURE]
     masked = np.frombuffer(fields["words"], rules.word)
     negative = negatives_of(table, "north").astype(float)
@@ -78,6 +100,53 @@ def test_under_secure_aggregation_it_learns_no_size_no_class_set_and_no_update(t
     assert len(masked) == len(plain) == 101
     assert np.mean(masked == plain) < 0.05
     assert len(np.unique(masked)) > 90, "a uniform word each, where the plain one has two values"
+
+
+@pytest.mark.parametrize(("settings", "told"), [(CENTRAL, True), (LOCAL, False)], ids=["central", "local"])
+def test_under_central_noise_the_server_learns_class_sets_and_under_local_noise_it_does_not(
+    table: Table, settings: list[str], told: bool
+) -> None:
+    table.train(own_data_config(ONE, *settings))
+    weight, part = unpack_part(received(table, "north", NEGATIVES), 100)
+    guessed = part.reshape(10, 10).diagonal() > 0.5
+    assert weight == 1, "its size is not told either"
+    assert np.array_equal(guessed, negatives_of(table, "north")) == told
+    if not told:
+        assert np.std(part) == pytest.approx(10 * 8.0, rel=0.3), "a part has norm 10 at most"
+
+
+def test_without_the_lent_term_nobody_is_asked_for_classes(table: Table) -> None:
+    table.train(own_data_config(ONE, "method.lent=off"))
+    assert {kind for _, kind, _ in table.sent} == {JOIN, "train"}
+
+
+@pytest.mark.parametrize("settings", [[], SECURE_RUN, CENTRAL, LOCAL], ids=["off", "secure", "central", "local"])
+def test_terms_of_the_risk_leave_only_if_they_are_asked_for_and_never_with_privacy(
+    table: Table, settings: list[str]
+) -> None:
+    table.train(own_data_config(ONE, "method.lent=off", "engine.report_risk=true", *settings))
+    sent = {record for name, kind, content in table.sent if kind.startswith("train") for record in content}
+    assert sent == ({MODEL, COUNTS, RISK} if not settings else {SECURE} if settings is SECURE_RUN else {PART})
+
+
+def test_a_nodes_own_priors_change_its_update_and_nothing_else_that_it_sends(table: Table) -> None:
+    replies = []
+    for run, values in enumerate(([0.1] * 10, [0.37, 0.21, *[0.0525] * 8]), 7):
+        table.write_file("north", f'[priors]\nsource = "given"\nvalues = {values}')
+        table.train(own_data_config(ONE), f"run-{run}", run=run)
+        replies.append({kind: dict(content) for name, kind, content in table.sent if name == "north"})
+        table.sent.clear()
+    even, uneven = replies
+    models = [unpack_tensors(sent["train"].pop(MODEL)) for sent in replies]
+    assert any(not torch.equal(models[0][name], models[1][name]) for name in models[0]), "it has trained with them"
+    assert even == uneven
+
+
+def test_a_client_returns_its_control_variate_with_scaffold_and_nothing_more(table: Table) -> None:
+    table.train(own_data_config(ONE, "method.lent=off", "aggregation.name=scaffold"))
+    groups = {name.partition(".")[0] for name in unpack_tensors(received(table, "north", "train")[MODEL])}
+    assert groups == {"model", "extras"}
+    assert set(received(table, "north", "train")) == {MODEL, COUNTS}
 
 
 def sent_part(table: Table, name: str) -> Vector:
@@ -114,6 +183,37 @@ def test_the_server_takes_noise_of_the_seed_off_again_and_not_the_systems(source
         assert np.std(guessed) > 2.0
 
 
+def test_a_server_without_data_hears_of_shapes_and_classes_and_scales_by_constants(table: Table) -> None:
+    for name in table.named:
+        table.write_file(name, f"classes = {[str(one) for one in range(10)]}")
+    table.train(own_data_config(ONE, "method.lent=off", "data.name=none"))
+    client: Any = received(table, "north", JOIN)[CLIENT]
+    assert dict(client) == {
+        "name": "north",
+        "shape": [1, 8, 8],
+        "dtype": "uint8",
+        "classes": [str(one) for one in range(10)],
+    }
+    assert {record for _, kind, content in table.sent for record in content} == {CLIENT, COUNTS, MODEL}
+    scale = RunDirectory(table.folder / "run").members().card.normalisation
+    assert (scale.scale, scale.mean, scale.std) == (1 / 255, (0.5,), (0.25,)), "whatever anybody's data are like"
+
+
+def test_a_client_whose_part_of_the_sum_is_no_good_is_left_out_of_the_run_and_named(table: Table) -> None:
+    both = np.load(table.folder / "east.npz")["x"], np.tile(np.arange(10), EXAMPLES // 10)
+    np.savez(table.folder / "east.npz", x=both[0], y=both[1])  # it labels every class
+
+    def lies(name: str, kind: str, content: RecordDict) -> RecordDict:
+        return pack_part(1, np.full(100, 0.5)) if (name, kind) == ("west", NEGATIVES) else content
+
+    table.tap_reply = lies
+    result = table.train(own_data_config(ONE))
+    directory = RunDirectory(table.folder / "run")
+    assert directory.members().names == ["east", "north", "south"]
+    assert "something else than its part" in directory.members().left_out["west"]
+    assert result.summary["left_out"] == directory.members().left_out
+
+
 # Clients that pool what they know.
 
 
@@ -137,32 +237,117 @@ def test_all_that_a_client_is_sent_is_models_work_and_the_one_sum(table: Table) 
     assert not any(name in text for name in table.named), "nor who else there is"
 
 
-def group_of(clients: int) -> tuple[dict[int, SecureClient], bytes]:
-    """Return clients that have exchanged shares and sent their vectors, and the seed of client 0's mask."""
-    rules = Rules(clients, 2, 1.0)
-    server = SecureServer(rules, range(clients))
-    there, keys = {}, {}
-    for number, agreed in server.begin().items():
-        there[number], keys[number] = SecureClient.join(number, agreed)
-    shares = {}
-    for number, hood in server.introduce(keys.items()).items():
-        there[number], shares[number] = there[number].share(hood)
-    for number, inbox in server.deliver(shares.items()).items():
-        there[number], _ = there[number].mask(inbox, 1, np.zeros(2))
-    return there, there[0].seed
+def test_where_sums_are_secure_clients_are_told_who_is_registered_with_their_keys(table: Table) -> None:
+    seen: list[Any] = []
+
+    def listen(name: str, kind: str, content: RecordDict) -> RecordDict:
+        if name == "west":
+            seen.append(content["invitation"])
+        return content
+
+    table.tap_request = listen
+    table.train(own_data_config(ONE, "method.lent=off", *SECURE_RUN))
+    assert all(json.loads(one["statement"])["clients"] == table.keys for one in seen)
 
 
-def test_fewer_than_a_quorum_of_its_group_can_not_open_a_clients_mask_and_a_quorum_can() -> None:
-    there, seed = group_of(6)
-    quorum = there[0].rules.quorum(6)
+@dataclass(frozen=True)
+class Group:
+    """Clients that have exchanged shares and sent their vectors, and all that the server has handed on between them."""
+
+    clients: dict[int, SecureClient]
+    keys: dict[int, PublicKeys]
+    words: np.ndarray
+    """what client 0 has sent under its masks"""
+    rules: Rules
+
+    @classmethod
+    def of(cls, clients: int, value: float = 0.0) -> Group:
+        rules = Rules(clients, 2, 1.0)
+        server = SecureServer(rules, range(clients))
+        there, keys, shares, sent = {}, {}, {}, {}
+        for number, agreed in server.begin().items():
+            there[number], keys[number] = SecureClient.join(number, agreed)
+        for number, hood in server.introduce(keys.items()).items():
+            there[number], shares[number] = there[number].share(hood)
+        for number, inbox in server.deliver(shares.items()).items():
+            there[number], sent[number] = there[number].mask(inbox, 1, np.full(2, value))
+        return cls(there, keys, np.frombuffer(sent[0].words, rules.word), rules)
+
+    def unmasked(self, seed_shares: list[bytes], key_shares: list[bytes]) -> np.ndarray | None:
+        """Take client 0's masks off with shares of its two secrets; None, where they do not give a secret."""
+        try:
+            seed, private = blocks.join(seed_shares), blocks.join(key_shares)
+        except SecureAggregationError:
+            return None
+        if len(private) != blocks.SCALAR or blocks.public_key(private) != self.keys[0].mask_key:
+            return None
+        length, word = len(self.words), self.rules.word
+        words = self.words - blocks.mask(seed, length, word)
+        others = [number for number in self.clients if number]
+        for secret in blocks.agree(private, [self.keys[number].mask_key for number in others]):
+            words = words + blocks.mask(secret, length, word)  # client 0 has taken them off: its number is the lowest
+        return words
+
+
+def reads(group: Group, seed_shares: list[bytes], key_shares: list[bytes]) -> bool:
+    """Does somebody with these shares read what client 0 has sent?"""
+    found = group.unmasked(seed_shares, key_shares)
+    return found is not None and np.array_equal(found, encode(group.rules, 1, np.full(2, 0.7)).astype(group.rules.word))
+
+
+def test_the_server_and_a_quorum_of_its_group_read_a_clients_vector_and_fewer_do_not() -> None:
+    group = Group.of(6, 0.7)
+    quorum = group.rules.quorum(6)
     assert quorum == 4
-    pooled = [there[number].seed_shares[0] for number in range(1, 6)]
-    assert blocks.join(pooled[:quorum]) == seed
-    try:
-        too_few = blocks.join(pooled[: quorum - 1])
-    except SecureAggregationError:
-        return
-    assert too_few != seed
+    pooled = [group.clients[number] for number in range(1, 6)]
+    seeds, keys = [one.seed_shares[0] for one in pooled], [one.key_shares[0] for one in pooled]
+    assert reads(group, seeds[:quorum], keys[:quorum])
+    assert not reads(group, seeds[: quorum - 1], keys[: quorum - 1])
+
+
+@pytest.mark.parametrize(("accomplices", "succeeds"), [(0, False), (1, False), (2, True)])
+def test_telling_clients_of_different_dropouts_needs_a_third_of_a_group_as_accomplices(
+    accomplices: int, succeeds: bool
+) -> None:
+    """Some are told that client 0 has sent its vector, and others that it has not, to get both of its secrets."""
+    best = False
+    for told_alive in range(1, 6 - accomplices):
+        group = Group.of(6, 0.7)
+        seeds, keys = [], []
+        for number, client in group.clients.items():
+            if number > 5 - accomplices:  # it gives everything that it has
+                seeds.append(client.seed_shares[0])
+                keys.append(client.key_shares[0])
+                continue
+            alive = number <= told_alive
+            request = Unmask(list(range(6)), []) if alive else Unmask([1, 2, 3, 4, 5], [0])
+            _, opened = client.open(request)
+            (seeds if alive else keys).append(dict(zip(opened.owners, opened.shares, strict=True))[0])
+        best = best or reads(group, seeds, keys)
+    assert best == succeeds
+
+
+def test_a_server_may_choose_accomplices_as_a_clients_neighbours() -> None:
+    """With few neighbours of each, two of twelve are enough: nothing tells a client who its neighbours should be."""
+    rules = Rules(12, 2, 1.0, neighbours=2)
+    client, own = SecureClient.join(0, rules)
+    friends = {number: SecureClient.join(number, rules) for number in (1, 2)}
+    keys = {number: public for number, (_, public) in friends.items()} | {0: own}
+    client, shares = client.share(introduced([1, 2], keys))
+    sealed = {}
+    for number, (friend, _) in friends.items():
+        friends[number] = friend.share(introduced([0, 3 - number], keys))
+        sealed[number] = friends[number][1].sealed[0]
+    _, masked = client.mask(Inbox([1, 2], [sealed[1], sealed[2]]), 1, np.full(2, 0.7))
+    given = [
+        blocks.unseal(friends[number][0].seal_secrets[0], 0, number, shares.sealed[number - 1]) for number in (1, 2)
+    ]
+    group = Group(dict.fromkeys(range(3), client), keys, np.frombuffer(masked.words, rules.word), rules)
+    assert reads(group, [seed for seed, _ in given], [key for _, key in given])
+
+
+def introduced(numbers: list[int], keys: dict[int, PublicKeys]) -> Neighbourhood:
+    return Neighbourhood(numbers, [keys[one].mask_key for one in numbers], [keys[one].seal_key for one in numbers])
 
 
 def test_masks_of_clients_that_were_told_different_things_do_not_cancel() -> None:

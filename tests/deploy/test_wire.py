@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 
 from deploy.page import init
 from fedpu.data import Dataset
+from fedpu.flower.messages import MODEL
 from fedpu.flower.processes import Child, children, environment, free_port, listening
+from fedpu.flower.salt import SALT, take_salt_off
 from fedpu.record import RunDirectory
 
 pytestmark = pytest.mark.nodes
@@ -103,6 +106,7 @@ def replies(folder: Path, name: str) -> list[Message]:
 
 
 def listed(message: Message) -> dict[str, dict[str, Any]]:
+    take_salt_off(message.content)
     return {name: dict(record) for name, record in message.content.items()}
 
 
@@ -149,9 +153,44 @@ def test_everything_else_is_small_and_goes_to_the_superlink_alone(captured: Path
     addresses = {what for path, what in traffic if path == "connect"}
     assert {host for host, *_ in addresses} == {"127.0.0.1"}
     assert len({port for _, port, *_ in addresses}) == 1
-    asked = {path.rpartition("/")[2]: len(body) for path, body in traffic if path != "connect"}
+    asked = {path.rpartition("/")[2]: len(body) for path, body in traffic if path.startswith("/")}
     assert asked.keys() <= {
         *("activate-node", "send-node-heartbeat", "pull-messages", "pull-object", "confirm-message-received"),
         *("push-messages", "push-object"),
     }
     assert max(size for path, size in asked.items() if not path.startswith("push")) < 400
+
+
+def test_a_request_says_besides_who_sends_it_and_with_what_programs_and_a_reply_how_long_it_took(
+    captured: Path,
+) -> None:
+    traffic = sent(captured / "a.capture")
+    said = [(name, value) for what, content in traffic if what == "headers" for name, value in content.items()]
+    changing = {"host", "content-length", "flwr-public-key", "flwr-timestamp", "flwr-signature"}
+    assert {name for name, _ in said} >= changing, "headers are among what is written down"
+    same = dict(said)
+    assert {name: same[name] for name in same.keys() - changing} == {
+        "accept": "application/protobuf",
+        "accept-encoding": "gzip, deflate",
+        "connection": "keep-alive",
+        "content-type": "application/protobuf",
+        "fedpu-waits": "1",
+        "flwr-component-name": "SuperNode",
+        "flwr-package-name": "flwr",
+        "flwr-package-version": version("flwr"),
+        "user-agent": f"python-httpx/{version('httpx')}",
+    }
+    pushed = [PushMessagesRequest.FromString(body) for path, body in traffic if path.endswith("push-messages")]
+    fields = {field.name for one in pushed for field, _ in one.ListFields()}
+    assert fields == {"node", "messages_list", "message_object_trees", "clientapp_runtime_list"}
+    about = {field.name for one in pushed for field, _ in one.messages_list[0].metadata.ListFields()}
+    assert about <= {
+        *("run_id", "message_id", "src_node_id", "dst_node_id", "reply_to_message_id", "group_id", "ttl"),
+        *("message_type", "created_at", "dst_task_id"),
+    }
+
+
+def test_no_part_that_is_about_a_client_has_a_hash_that_others_could_guess(captured: Path) -> None:
+    parts = [(name, record) for reply in replies(captured, "a") for name, record in reply.content.items()]
+    salts = [str(record[SALT]) for name, record in parts if name != MODEL]
+    assert len(set(salts)) == len(salts) >= 5

@@ -25,6 +25,7 @@ def watch(capture: Path) -> None:
 
     def watched_send(self: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
         note(request.url.path, request.content)
+        note("headers", dict(request.headers))
         return send(self, request, **options)
 
     def watched_connect(self: socket.socket, address: Any) -> None:

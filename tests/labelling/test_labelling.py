@@ -19,7 +19,8 @@ from fedpu.errors import ConfigError, LabellingError
 from fedpu.labelling import Federation, Labelling, label, label_everything
 from fedpu.labelling.cover import assign_positive
 from fedpu.method import METHODS
-from fedpu.partition import Classes, Dirichlet, Iid, Partition, Partitioner
+from fedpu.partition import Classes, Column, Dirichlet, Iid, Partition, Partitioner
+from fedpu.priors import Priors, set_priors
 from fedpu.randomness import numpy_generator
 
 
@@ -286,3 +287,24 @@ def test_a_method_that_needs_no_priors_is_not_handed_the_true_ones(tiny_config: 
     assert prepared.federation.priors is None
     assert all(prepared.federation.client(k).priors is None for k in range(5))
     assert prepared.true_priors is not None, "evaluation may see them"
+
+
+@pytest.mark.parametrize(("source", "tells"), [("known", True), ("given", False), ("estimated", False)])
+def test_of_two_examples_known_shares_tell_the_hidden_class_and_others_do_not(source: str, tells: bool) -> None:
+    """A method that wants to know: what a client's shares leave over when its labelled example is taken off."""
+    y = np.array([0, 1, 1, 2, 2, 0])
+    data = Dataset.from_arrays(
+        np.eye(6), y, x_test=np.eye(6), y_test=y, client=np.array([0, 0, 1, 1, 2, 2]), classes=["a", "b", "c"]
+    )
+    split = Column().split(data, 0)
+    federation, hidden = label(data, split, Labelling(positive=[[0], [1], [2]], fraction=1.0), 0)
+    values = 1 / 3 if source == "given" else None
+    federation = set_priors(federation, Priors(source=source, values=values))
+    for k in range(3):
+        client, truth = federation.client(k), hidden.labels[federation.span(k)]
+        assert sorted(client.labels.tolist()) == [-1, k]
+        assert client.priors is not None
+        left = 2 * client.priors - torch.bincount(client.labels[client.labels >= 0], minlength=3)
+        possible = torch.nonzero(left > 0.1)[:, 0].tolist()
+        assert int(truth[client.labels < 0]) in possible
+        assert (len(possible) == 1) == tells

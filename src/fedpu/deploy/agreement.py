@@ -81,7 +81,20 @@ def refuse_departure(node: NodeSettings, message: Message, context: Context) -> 
         refuse_other_work(config, content, briefing.clients)
     release = Release.of(KINDS[kind], config.privacy)
     ledger.refuse_beyond(accepts or Accepts(), release, node.name)
+    _refuse_twice(ledger, content, kind, context.run_id, config_hash(briefing.config))
     return Leaving(ledger, release)
+
+
+def _refuse_twice(ledger: Ledger, content: RecordDict, kind: str, run: int, config: str) -> None:
+    """Refuse to answer for a round, or for the one sum, a second time under one invitation.
+
+    Noise that is new each time could be averaged away, and two secure sums over different clients tell the update of
+    whoever is in one of them alone. A round that was interrupted is asked for again under an invitation of its own.
+    """
+    work: Any = content.get(WORK)
+    which = NEGATIVES if KINDS[kind] == NEGATIVES else f"round-{work['round']}"
+    if not ledger.use(run, f"{config}-{which}"):
+        raise NotAccepted("This client has answered for this round already.")
 
 
 def _facts(briefing: Briefing, content: RecordDict, number: int | None) -> dict[str, Any]:

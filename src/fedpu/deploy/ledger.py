@@ -122,7 +122,9 @@ class Ledger:
             self._write()
 
     def use(self, run: int, number: str) -> bool:
-        """Note that a request with this number is answered; say False if it was before, also by an earlier process."""
+        """Note that a request with this number, or for what it names, is answered; say False if it was before, also by
+        an earlier process.
+        """
         path = private_folder(self._folder) / f"asked-{run}"
         if path.exists() and number in path.read_text("ascii").split():
             return False

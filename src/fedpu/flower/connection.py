@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message
 
 from fedpu.errors import ConfigError
+from fedpu.flower.messages import MODEL
 from fedpu.flower.private import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
@@ -46,6 +47,7 @@ from fedpu.flower.private import (
     push_objects,
     remove_content_from_message,
 )
+from fedpu.flower.salt import salt
 from fedpu.flower.wire import PART_DELAY, WAITS
 
 BEAT = 10.0
@@ -104,6 +106,8 @@ class Connection:
 
     def send(self, reply: Message, seconds: float) -> None:
         """Send a reply that took so many seconds."""
+        if reply.has_content():
+            reply.content = salt(reply.content, (MODEL,))
         reply.metadata.__dict__["_message_id"] = reply.object_id
         with no_object_id_recompute():
             answer = self._patiently(

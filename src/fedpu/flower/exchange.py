@@ -11,6 +11,7 @@ from flwr.app import Message, RecordDict
 from fedpu.errors import TrainingError
 from fedpu.flower.private import ErrorCode
 from fedpu.flower.replies import BadReply, shown, suspicion
+from fedpu.flower.salt import take_salt_off
 from fedpu.flower.wire import Request, Wire
 
 POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.02
@@ -138,6 +139,7 @@ def read(reply: Message, node: int) -> RecordDict | Failure:
     if not reply.has_error():
         if reply.metadata.src_node_id != node:
             return Failure(f"node {reply.metadata.src_node_id} answered in its place")
+        take_salt_off(reply.content)
         return reply.content
     if reply.error.code in (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE):
         return Failure(NO_ANSWER)  # its time was over

@@ -8,7 +8,11 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedpu.flower.private import ObjectPullError, http_grid, inflate_object_from_contents, pull_objects
+from fedpu.flower.salt import salt
 from fedpu.flower.wire import PART_DELAY, Request, Wire
+
+FOR_ALL = ("run", "model", "invitation")
+"""records of a request that are the same for every client, or signed for one with a number that is used once"""
 
 
 class GridWire(Wire):
@@ -28,7 +32,10 @@ class GridWire(Wire):
 
     def push(self, requests: Sequence[Request]) -> list[str | None]:
         """Send requests as Flower's messages."""
-        messages = [Message(ask.content, ask.node, ask.kind, ttl=ask.seconds, group_id=ask.group) for ask in requests]
+        messages = [
+            Message(salt(ask.content, FOR_ALL), ask.node, ask.kind, ttl=ask.seconds, group_id=ask.group)
+            for ask in requests
+        ]
         return [number or None for number in self._grid.push_messages(messages)]
 
     def pull(self, numbers: Iterable[str]) -> list[Message]:

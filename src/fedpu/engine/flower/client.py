@@ -15,6 +15,7 @@ from fedpu.engine.client import update_client
 from fedpu.errors import FedpuError
 from fedpu.flower.messages import pack_update, unpack_work
 from fedpu.flower.private import Mod
+from fedpu.flower.salt import take_salt_off
 from fedpu.flower.state_folder import StateFolder
 from fedpu.labelling import Client
 from fedpu.round import Broadcast, Update, Work
@@ -50,13 +51,18 @@ Assign = Callable[[RecordDict, Context], Assignment]
 
 def client_app(assign: Assign, mods: Sequence[Mod] = ()) -> ClientApp:
     """Return a ClientApp that answers training messages; what a client is, ``assign`` knows. Mods see them first."""
-    app = ClientApp(mods=list(mods))
+    app = ClientApp(mods=[_without_salt, *mods])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         return answer(message, lambda: _update(message.content, context, assign))
 
     return app
+
+
+def _without_salt(message: Message, context: Context, answer_it: Callable[[Message, Context], Message]) -> Message:
+    take_salt_off(message.content)
+    return answer_it(message, context)
 
 
 def answer(message: Message, work: Callable[[], RecordDict]) -> Message:
