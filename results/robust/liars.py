@@ -16,6 +16,7 @@ from typing import Any
 
 from fedpu.applications.experiment import run
 from fedpu.config import Config
+from fedpu.errors import TrainingError
 
 FOLDER = Path(__file__).parent
 CELLS = FOLDER / "cells.jsonl"
@@ -87,16 +88,19 @@ def cells() -> list[dict[str, Any]]:
 
 def measure(setting: str, rule: str, attack: str, seed: int) -> dict[str, Any]:
     """Run one cell: accuracy, who lied, and in how many rounds each client was cut or left out."""
-    result = run(config(setting, rule, attack, seed))
+    about = {"setting": setting, "rule": rule, "attack": attack, "seed": seed}
+    try:
+        result = run(config(setting, rule, attack, seed))
+    except TrainingError as error:
+        return about | {"accuracy": None, "stopped": str(error)}
     cut = Counter(name for line in result.curve for name in {**line.get("cut", {}), **line.get("left_out", {})})
     liars = sorted(k for own in result.summary.get("faults", {}).values() for k in own)
-    about = {"setting": setting, "rule": rule, "attack": attack, "seed": seed}
     return about | {"accuracy": result.accuracy, "liars": liars, "cut": dict(sorted(cut.items()))}
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """Return accuracies by setting and attack, one column per rule, beside the clean run of FedAvg."""
-    by: dict[tuple[str, str, str], dict[int, float]] = {}
+    by: dict[tuple[str, str, str], dict[int, float | None]] = {}
     for cell in found:
         by.setdefault((cell["setting"], cell["rule"], cell["attack"]), {})[cell["seed"]] = cell["accuracy"]
     lines = []
@@ -115,12 +119,14 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(by: dict[tuple[str, str, str], dict[int, float]], setting: str, rule: str, attack: str) -> str:
+def _cell(by: dict[tuple[str, str, str], dict[int, float | None]], setting: str, rule: str, attack: str) -> str:
     """Return the mean, and how far it is from the clean run of FedAvg on the same seeds."""
     values = by.get((setting, rule, attack))
     clean = by.get((setting, "fedavg", "nobody lies"), {})
     if not values:
         return "–"
+    if None in values.values():
+        return "stopped"
     mean = f"{100 * statistics.fmean(values.values()):.1f}"
     if not values.keys() <= clean.keys() or (rule, attack) == ("fedavg", "nobody lies"):
         return mean
