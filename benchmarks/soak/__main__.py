@@ -28,10 +28,10 @@ from tally import Tally, added, page, save
 Trials = Callable[[Tally, np.random.Generator, Path], Iterator[None]]
 
 KINDS: dict[str, tuple[float, Trials, str]] = {
-    "runs killed": (0.25, kills, "a run that is killed at any moment and resumed ends with the same bits"),
+    "runs killed": (0.5, kills, "a run that is killed at any moment and resumed ends with the same bits"),
     "damaged run files": (0.05, damages, "damage to a run's files is told, or makes no difference"),
     "hostile clients": (0.05, hostile, "whatever clients return, a run ends with a finite model or in a sentence"),
-    "bad inputs": (0.65, inputs, "whatever is given is used, or refused in a sentence"),
+    "bad inputs": (0.4, inputs, "whatever is given is used, or refused in a sentence"),
 }
 """with their shares of the time"""
 

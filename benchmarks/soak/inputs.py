@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import FrameType
@@ -106,7 +107,7 @@ def configuration(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
     values: dict[str, Any] = {name: dict(table) for name, table in DIGITS.items()}
     for _ in range(int(rng.integers(1, 4))):
         table = str(rng.choice([*SECTIONS, "seed", "nothing"]))
-        value = ODD[int(rng.integers(len(ODD)))]
+        value = deepcopy(ODD[int(rng.integers(len(ODD)))])  # it may get odd keys of its own below
         if table in SECTIONS and rng.random() < 0.9:
             keys = [key for key, _ in SECTIONS[table].fields()]
             inside = values.setdefault(table, {})
