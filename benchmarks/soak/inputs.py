@@ -10,8 +10,8 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import Any
