@@ -62,7 +62,7 @@ def test_every_cell_is_a_valid_configuration_of_the_paper(name):
             own = {"labelled-only": 0.03, "labelled-only-views": 0.1, "aligned": 0.1, "supervised-views": 0.1}
             column = name.split("-", 2)[2]
             if name.startswith("table11-"):
-                own["fedpu"] = 0.1
+                own |= {"fedpu": 0.1, "supervised": 0.1}
             lr = own.get(column, 0.01) if config.data.name == "mnist" else 0.01
             assert (training.lr, training.lr_decay, training.momentum) == (lr, 0.995, 0.5)
             assert (training.batch_size, training.local_epochs) == (100, 1)
