@@ -25,7 +25,7 @@ def test_an_outcome_is_that_of_its_preset(file: Path) -> None:
     number, accuracy = kept["curve"][-1]
     assert number == now.aggregation.rounds == kept["result"]["rounds"]
     assert accuracy == kept["result"]["accuracy"]
-    assert set(kept["result"]["versions"]) == {"fedpu", "torch", "python"}
+    assert set(kept["result"]["versions"]) - {"kernels"} == {"fedpu", "torch", "python"}
 
 
 @pytest.mark.parametrize("table", [table for table in tables() if table.label != "table:comp"], ids=lambda t: t.label)
