@@ -58,6 +58,10 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
         "quickstart",
         (*SEVERAL, "method.name=aligned", "data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20"),
     ),
+    "mnist-10x1, aligned": (
+        "quickstart",
+        ("method.name=aligned", "data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20"),
+    ),
     "mnist-3": ("quickstart", (*SEVERAL, "data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20")),
     "mnist-10x1": ("quickstart", ("data.name=mnist", "aggregation.batch_size=100", "aggregation.rounds=20")),
 }
