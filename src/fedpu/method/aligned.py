@@ -123,7 +123,7 @@ class Aligned(Method):
         shared = {name: now.shared[name].double() for name in self.shares(classes)}
         offsets = shared[OFFSETS] + self._correction(shared, now)
         predicted = guess
-        values[labelled, labels[labelled]] = 1
+        values[labelled, labels[labelled]] = 1  # the target of a labelled example is its label
         if bool(unlabelled.any()):
             logits = now.outputs().double()
             tried = [
