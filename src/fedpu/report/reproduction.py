@@ -155,6 +155,9 @@ def _drawn(outcome: TableOutcome) -> dict[str, Style]:
         key: "+".join([method.get("name", key), *(f"{k}={v}" for k, v in method.items() if k != "name")])
         for key, method in own.items()
     }
+    first = {name: key for key, name in reversed(names.items())}
+    # Two columns of one method, such as one with views and one without, are variants that no line should hide.
+    names = {key: name if first[name] == key else f"{name}+{key}" for key, name in names.items()}
     found = styles(names.values())
     return {key: found[name] for key, name in names.items()}
 

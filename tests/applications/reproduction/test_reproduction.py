@@ -184,6 +184,8 @@ def test_a_method_has_one_colour_in_all_pictures():
     all_four = colours("positive-only", "fedpu", "supervised", "conventional-pu")
     assert len(set(all_four.values())) == 4
     assert colours("fedpu", "supervised").items() <= all_four.items()
+    of_two_methods = colours("labelled-only", "labelled-only-views", "supervised", "supervised-views")
+    assert len(set(of_two_methods.values())) == 4
 
 
 def hand_made(tmp_path, keys=("positive-only", "labelled-only", "fedpu", "supervised"), **accuracies):
