@@ -93,8 +93,9 @@ class Cell:
         values = merged(values, self.table.scales.get(scale, {}))
         values = merged(values, self.column.settings)
         values = merged(values, self.column.scales.get(scale, {}))
-        if self.column.key in self.table.learning_rates and not self.table.reduced(scale):
-            values = merged(values, {"aggregation": {"lr": self.table.learning_rates[self.column.key]}})
+        rates = self.table.learning_rates.get(scale if self.table.reduced(scale) else "paper", {})
+        if self.column.key in rates:
+            values = merged(values, {"aggregation": {"lr": rates[self.column.key]}})
         if self.column.fully_labelled:  # rows that differ in labelling alone are one run
             values.pop("labelling", None)
             if self.table.one_gradient:
@@ -114,8 +115,8 @@ class Table:
     scales: Mapping[str, Settings]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    learning_rates: Mapping[str, float] = field(default_factory=dict)
-    """of columns that have one of their own, where nothing is reduced"""
+    learning_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """of columns that have one of their own, by scale"""
     on_request: tuple[Scale, ...] = ()
     """scales at which it is only run when it is asked for by its name"""
     one_gradient: bool = False
