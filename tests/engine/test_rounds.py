@@ -17,9 +17,11 @@ from fedpu.applications.experiment import resume, run
 from fedpu.applications.prepared import prepare
 from fedpu.applications.training import Result, job_of
 from fedpu.config import Config
+from fedpu.method import METHODS as BUILT_IN
 from fedpu.method import Batch, ClientRound, FedPU, Forward, Method, Outputs, Preparation, mixed_batches
 from fedpu.risk import RiskConstants, Terms, plain_constants
 from fedpu.round import Tensors, Work
+from lively import LIVELY
 
 SHIFTED = ['augmentation.weak=["shift"]', 'augmentation.strong=["shift", "noise"]', "augmentation.shift=1"]
 
@@ -108,6 +110,15 @@ def bits(result: Result) -> bytes:
     return b"".join(value.numpy().tobytes() for value in result.model.state_dict().values())
 
 
+class Stop(Exception):
+    """The run ends here."""
+
+
+def stop(line: dict[str, object]) -> None:
+    if line["round"] == 2:
+        raise Stop
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 @pytest.mark.parametrize(
     "changes",
@@ -147,14 +158,20 @@ def test_same_bits_for_any_workers_and_after_a_stop(
     config = configured(tiny_config, method, *SHIFTED, f"engine.name={engine}", "aggregation.participation=0.6")
     whole = run(config)
     assert bits(run(config.with_("engine.workers=2"))) == bits(whole)
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", on_round=stop)
+    assert bits(resume(tmp_path / "run")) == bits(whole)
 
-    class Stop(Exception):
-        pass
 
-    def stop(line: dict[str, object]) -> None:
-        if line["round"] == 2:
-            raise Stop
-
+@pytest.mark.parametrize("engine", ["local", "reference"])
+@pytest.mark.parametrize("name", list(BUILT_IN))
+def test_every_method_has_the_same_bits_for_any_workers_and_after_a_stop(
+    tiny_config: Config, name: str, engine: str, tmp_path: Path
+) -> None:
+    lively = [*SHIFTED, *LIVELY.get(name, []), "aggregation.rounds=4", f"engine.name={engine}"]
+    config = tiny_config.with_(f"method.name={name}", "aggregation.participation=0.6", *lively)
+    whole = run(config)
+    assert bits(run(config.with_("engine.workers=2"))) == bits(whole)
     with pytest.raises(Stop):
         run(config, out=tmp_path / "run", on_round=stop)
     assert bits(resume(tmp_path / "run")) == bits(whole)
