@@ -136,10 +136,13 @@ def test_a_client_takes_the_temperature_under_which_its_labels_are_most_likely(t
     wrong = torch.where((client.labels >= 0)[:, None], right.roll(1, dims=1), right)
     unlabelled = client.labels < 0
 
-    def sureness(outputs: torch.Tensor) -> float:
-        return float(method.prepare(moment(method, client, constants, outputs)).examples[TARGET][unlabelled].max())
+    def sureness(outputs: torch.Tensor, whose: PriorsOf = "client") -> float:
+        prepared = method.prepare(moment(method, client, constants, outputs, priors_of=whose))
+        return float(prepared.examples[TARGET][unlabelled].max())
 
     assert sureness(right) > 0.95 > sureness(wrong)
+    others: tuple[PriorsOf, ...] = ("federation", "estimate", "guess")
+    assert all(sureness(right, whose) < 0.95 for whose in others), "of shares that may be wrong nothing is sharpened"
 
 
 def test_half_of_a_batch_is_labelled_and_there_are_as_many_as_in_a_pass_over_all_data() -> None:
@@ -163,7 +166,7 @@ def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_tog
 ) -> None:
     """The offsets that clients share find the preference out, and no client takes it for many examples of the class."""
     client, ready = client_of(tiny_config)
-    method = Aligned(temperatures=(1.0,))
+    method = Aligned()
     constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
     tenth = torch.full((10,), 0.1)
     even = constants._replace(priors=tenth, unlabelled_priors=tenth)
@@ -195,7 +198,7 @@ def test_shares_that_were_given_by_hand_only_bound_what_a_model_counts(
 ) -> None:
     """A class whose given share is off by up to two keeps the share that the model finds; beyond, it is cut to that."""
     client, ready = client_of(tiny_config)
-    method = Aligned(temperatures=(1.0,))
+    method = Aligned()
     constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
     given = torch.full((10,), 0.1)
     given[0] *= factor
