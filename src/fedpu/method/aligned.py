@@ -29,9 +29,9 @@ half as many examples as U has:
     ρ = (mean over U of softmax(z(x) + b + log ρ) + guess/2) / (1 + 1/2).
 
 Nothing is sharpened there: what a client takes for its shares may be wrong, and a sharp target of wrong shares confirms
-them. A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
-Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between half and
-twice its given share before b corrects it.
+them. A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that
+class. Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between half
+and twice its given share before b corrects it.
 """
 
 from __future__ import annotations
