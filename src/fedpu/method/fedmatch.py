@@ -126,10 +126,11 @@ class FedMatch(Method):
         zero = batch.inputs.new_zeros((), requires_grad=True)
         terms: Terms = {"helpers": zero, "vote": zero}
         if bool(hidden.any()):
-            logits = forward(batch.views["clean"][hidden])
+            helpers = [value[hidden] for value in batch.examples.values()]
+            with torch.set_grad_enabled(bool(helpers) and torch.is_grad_enabled()):  # without helpers nothing needs it
+                logits = forward(batch.views["clean"][hidden])
             p = logits.softmax(dim=1)
             sure = (p >= self.confidence).any(dim=1)
-            helpers = [value[hidden] for value in batch.examples.values()]
             terms["helpers"] = self.helper_weight * agreement(helpers, logits, sure)
             voted = vote(p.detach(), helpers)
             losses = cross_entropy(forward(batch.views["strong"][hidden]), voted)
