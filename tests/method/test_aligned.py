@@ -141,8 +141,8 @@ def test_a_client_takes_the_temperature_under_which_its_labels_are_most_likely(t
         return float(prepared.examples[TARGET][unlabelled].max())
 
     assert sureness(right) > 0.95 > sureness(wrong)
-    others: tuple[PriorsOf, ...] = ("federation", "estimate", "guess")
-    assert all(sureness(right, whose) < 0.95 for whose in others), "of shares that may be wrong nothing is sharpened"
+    assert sureness(right, "federation") > 0.95
+    assert sureness(right, "estimate") < 0.95, "an estimate may take one class for another: nothing is sharpened"
 
 
 def test_half_of_a_batch_is_labelled_and_there_are_as_many_as_in_a_pass_over_all_data() -> None:

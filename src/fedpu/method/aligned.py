@@ -26,12 +26,12 @@ together with the targets. All clients share one offset b, that with which the m
 the federation's class shares, and a client's ρ is what an expectation-maximisation arrives at that takes its guess for
 half as many examples as U has:
 
-    ρ = (mean over U of softmax(z(x) + b + log ρ) + guess/2) / (1 + 1/2).
+    ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
-Nothing is sharpened there: what a client takes for its shares may be wrong, and a sharp target of wrong shares confirms
-them. A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that
-class. Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between half
-and twice its given share before b corrects it.
+A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
+Where a client's shares are estimated, T is 1: an estimate may take one class for another, and sharp targets would
+confirm it. Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between
+half and twice its given share before b corrects it.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Aligned(Method):
     temperatures: tuple[float, ...] = Field(
         (1.0, 0.7, 0.5),
         min_length=1,
-        description="for aligned, where clients know their class shares: what the received model's logits are divided "
-        "by in targets; a client takes the one under which its own labels are most likely",
+        description="for aligned: what the received model's logits are divided by in targets; a client takes the one "
+        "under which its own labels are most likely, and 1 where its class shares are estimated",
     )
     overall: tuple[float, ...] = Field(
         (),
@@ -127,8 +127,18 @@ class Aligned(Method):
         values[labelled, labels[labelled]] = 1  # the target of a labelled example is its label
         if bool(unlabelled.any()):
             logits = now.outputs().double()
-            known = now.priors_of == "client"
-            found = self._sharpened(logits, labels, guess) if known else pooled(logits[unlabelled], offsets, guess)
+            tempers = (1.0,) if now.priors_of == "estimate" else self.temperatures
+            tried = [
+                aligned(logits[unlabelled] / t, guess)
+                if now.priors_of == "client"
+                else pooled(logits[unlabelled] / t, offsets, guess)
+                for t in tempers
+            ]
+            likely = [
+                _likelihood(logits[labelled] / t + one.offsets, labels[labelled])
+                for t, one in zip(tempers, tried, strict=True)
+            ]
+            found = tried[likely.index(max(likely))]
             values[unlabelled] = found.values.float()
             adjustment[:] = _sample_shares(counts, found.shares).log().float()
             predicted = found.values.mean(dim=0)
@@ -137,18 +147,6 @@ class Aligned(Method):
         return Preparation(
             {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in mine.items()}
         )
-
-    def _sharpened(
-        self, logits: Float[Tensor, "n C"], labels: Int64[Tensor, " n"], shares: Float[Tensor, " C"]
-    ) -> Targets:
-        """Return targets that have these shares, at the temperature under which the labels are most likely."""
-        known, hidden = labels >= 0, labels < 0
-        tried = [aligned(logits[hidden] / t, shares) for t in self.temperatures]
-        likely = [
-            _likelihood(logits[known] / t + one.offsets, labels[known])
-            for t, one in zip(self.temperatures, tried, strict=True)
-        ]
-        return tried[likely.index(max(likely))]
 
     def _correction(self, shared: Tensors, now: ClientRound) -> Float[Tensor, " C"]:
         """Return what the common offsets lack for everybody's mean prediction to be, or be near, the federation's."""
