@@ -166,7 +166,7 @@ def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_tog
 ) -> None:
     """The offsets that clients share find the preference out, and no client takes it for many examples of the class."""
     client, ready = client_of(tiny_config)
-    method = Aligned()
+    method = Aligned(temperatures=(1.0,))
     constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
     tenth = torch.full((10,), 0.1)
     even = constants._replace(priors=tenth, unlabelled_priors=tenth)
@@ -198,7 +198,7 @@ def test_shares_that_were_given_by_hand_only_bound_what_a_model_counts(
 ) -> None:
     """A class whose given share is off by up to two keeps the share that the model finds; beyond, it is cut to that."""
     client, ready = client_of(tiny_config)
-    method = Aligned()
+    method = Aligned(temperatures=(1.0,))
     constants = method.constants(client.summary, co_negatives(ready.federation.positive), 5)
     given = torch.full((10,), 0.1)
     given[0] *= factor
