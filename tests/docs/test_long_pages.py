@@ -4,6 +4,7 @@ small data and for one round: in full it trains for hours.
 
 from __future__ import annotations
 
+import itertools
 import re
 import runpy
 import shlex
@@ -42,6 +43,7 @@ def commands(page: str) -> Iterator[list[str]]:
                 given[found[1]] = found[3]
                 continue
             for name, value in given.items():
+                line = line.replace(f'"${name}"', shlex.quote(value))
                 line = re.sub(rf"\${name}\b", lambda _, value=value: value, line)
             if words := shlex.split(line, comments=True):
                 yield words
@@ -106,8 +108,8 @@ def test_the_page_on_rivals_can_be_followed(folder: Path) -> None:
     for words in done:
         assert words[0] == "fedpu"
         fedpu(*words[1:], *SMALL, *_few_clients((folder / words[2]).read_text() + str(words)), "--quiet", cwd=folder)
-    for name in ("rivals-mnist-iid", "rivals-mnist-rotated", "rivals-fashion-rotated"):
-        assert (folder / "results" / name / "comparison.json").exists()
+    for data, partition in itertools.product(("mnist", "fashion"), ("iid", "rotated")):
+        assert (folder / "results" / f"rivals-{data}-{partition}" / "comparison.json").exists()
 
 
 def _few_clients(text: str) -> list[str]:
