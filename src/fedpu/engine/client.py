@@ -7,6 +7,7 @@ loop between them, which the fast engine is tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -15,6 +16,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from fedpu.engine.base import Job, copy_state
+from fedpu.engine.bfloat16 import Bfloat16Convolutions
 from fedpu.engine.descent import start_descent
 from fedpu.engine.pool import Piece, Trained, Trainer
 from fedpu.engine.predict import client_outputs
@@ -111,7 +113,8 @@ def update_client(
         for step, positions in enumerate(batches):
             batch = make_batch(job, begun, positions, step, device)
             for shown in descent.shown(batch):
-                terms = job.method.objective(network, shown, constants)
+                with Bfloat16Convolutions() if job.model.precision == "bfloat16" else nullcontext():
+                    terms = job.method.objective(network, shown, constants)
                 descent.step(shown, terms["total"])
                 for name, term in terms.items():
                     sums[name] = sums.get(name, 0) + term.detach() * len(positions)

@@ -92,7 +92,7 @@ class LocalEngine(MachineEngine):
         """Return how work is cut into pieces: stacks of clients where they can be stacked."""
         if not self._stacks(job):
             return super().cut(job)
-        network = twin_of(job.initial_model())
+        network = twin_of(job.initial_model(), job.model.precision)
         assert network is not None
         return partial(stacks, job, network)
 

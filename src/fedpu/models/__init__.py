@@ -1,6 +1,6 @@
 """models: the networks, by name or as the user's own ``module:Class`` or ``module:function``."""
 
-from fedpu.models.base import Model
+from fedpu.models.base import Model, Precision
 from fedpu.models.cnn import ColourCNN, PaperCNN
 from fedpu.models.mlp import MLP
 from fedpu.models.own import OwnModel
@@ -31,6 +31,7 @@ __all__ = [
     "Model",
     "OwnModel",
     "PaperCNN",
+    "Precision",
     "ResNet9",
     "ResidualSum",
     "SmallResNet",

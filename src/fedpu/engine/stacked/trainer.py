@@ -47,7 +47,7 @@ def _not_stacked_because(job: Job) -> str | None:
         return "with this aggregation clients choose the model that they start from, each for itself"
     if job.method.parts:
         return "the method moves parts of the model one after another"
-    missing = why_no_twin(job.initial_model())
+    missing = why_no_twin(job.initial_model(), job.model.precision)
     if missing is None and makes_inputs(job):
         return "the method calls the network on inputs of its own making"
     return missing
@@ -88,7 +88,7 @@ class StackTrainer(Trainer):
 
     def __init__(self, job: Job) -> None:
         self.module = job.initial_model()
-        network = twin_of(self.module)
+        network = twin_of(self.module, job.model.precision)
         assert network is not None
         self.job = job
         self.network = network

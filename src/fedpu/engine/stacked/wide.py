@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fedpu.engine.stacked.wide_layers import Chain, unknown_layer, wide_layer_for
+from fedpu.models import Precision
 from fedpu.round import Tensors
 
 CHANNELS_LAST = (0, 2, 3, 1)
@@ -26,7 +27,7 @@ class WideNetwork:
         self.length = sum(math.prod(shape) for shape in self.shapes)
 
     @classmethod
-    def of(cls, network: nn.Module) -> WideNetwork | None:
+    def of(cls, network: nn.Module, precision: Precision = "float32") -> WideNetwork | None:
         """Return the twin of an ``nn.Sequential`` of known layers on images, or None where a layer has no twin."""
         if type(network) is not nn.Sequential or not any(isinstance(m, nn.Conv2d) for m in network.modules()):
             return None
@@ -37,6 +38,8 @@ class WideNetwork:
         chain = wide_layer_for(network)
         if not isinstance(chain, Chain) or list(chain.sizes) != [tuple(p.shape) for p in parameters.values()]:
             return None
+        for convolution in chain.convolutions():
+            convolution.rounds = precision == "bfloat16"
         return cls(chain, list(parameters))
 
     @classmethod

@@ -9,11 +9,12 @@ at a time. ``forward`` keeps what ``backward`` needs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from fedpu.engine.bfloat16 import How, convolve, convolve_back, rounded
 from fedpu.models import ResidualSum
 from fedpu.models.small_resnet import GAIN, TINY, StandardisedConv2d
 
@@ -44,20 +45,34 @@ class WideLayer(ABC):
         ``gradient`` may be overwritten.
         """
 
+    def convolutions(self) -> Iterator[Convolution]:
+        """Yield the convolutions in it."""
+        yield from ()
+
 
 class Convolution(WideLayer):
     """``nn.Conv2d`` of any kind."""
+
+    rounds: bool
+    """in bfloat16?"""
 
     def __init__(self, module: nn.Conv2d) -> None:
         self.sizes = _sizes(module)
         padding = module.padding
         assert isinstance(padding, tuple)
-        self.how = (list(module.stride), list(padding), list(module.dilation), False, [0, 0], module.groups)
+        self.how: How = (list(module.stride), list(padding), list(module.dilation), False, [0, 0], module.groups)
+        self.rounds = False
+
+    def convolutions(self) -> Iterator[Convolution]:
+        """Yield itself."""
+        yield self
 
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Call PyTorch's convolution."""
-        self.x = x
+        self.x = rounded(x) if self.rounds else x
         bias = parameters[1] if len(parameters) == 2 else None
+        if self.rounds:
+            return convolve(self.x, parameters[0], bias, self.how)
         y: Tensor = aten.convolution(x, parameters[0], bias, *self.how)
         return y
 
@@ -66,9 +81,13 @@ class Convolution(WideLayer):
     ) -> Tensor | None:
         """Call its backward pass."""
         bias = len(out) == 2
-        x, weight, shift = aten.convolution_backward(
-            gradient, self.x, parameters[0], [len(parameters[0])], *self.how, [inputs, True, bias]
-        )
+        wanted = [inputs, True, bias]
+        if self.rounds:
+            x, weight, shift = convolve_back(gradient, self.x, parameters[0], self.how, wanted)
+        else:
+            x, weight, shift = aten.convolution_backward(
+                gradient, self.x, parameters[0], [len(parameters[0])], *self.how, wanted
+            )
         out[0].copy_(weight)
         if bias:
             out[1].copy_(shift)
@@ -251,6 +270,11 @@ class Chain(WideLayer):
         if self.layers:
             self.layers[0].may_overwrite = False  # whoever made its input may need it
 
+    def convolutions(self) -> Iterator[Convolution]:
+        """Yield those of all layers."""
+        for layer in self.layers:
+            yield from layer.convolutions()
+
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Run all layers."""
         for layer in self.layers:
@@ -279,6 +303,10 @@ class Residual(WideLayer):
     def __init__(self, inner: Chain) -> None:
         self.inner = inner
         self.sizes = inner.sizes
+
+    def convolutions(self) -> Iterator[Convolution]:
+        """Yield those of the inner layers."""
+        return self.inner.convolutions()
 
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Add what the inner layers make of x."""
