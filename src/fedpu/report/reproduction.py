@@ -123,8 +123,16 @@ def _markdown_table(outcome: TableOutcome) -> str:
 
 def settings_line(outcome: TableOutcome) -> str:
     """Return the settings that matter for reading the numbers, from the recorded configurations' own source."""
-    values = outcome.rows[0].cells[0].cell.settings(outcome.scale)
+    cells = [cell.cell for cell in outcome.rows[0].cells]
+    values = cells[0].settings(outcome.scale)
     training = {"rounds": 200, "lr": 0.01, "momentum": 0.5} | values.get("aggregation", {})
+    rates: dict[float, list[str]] = {}
+    for cell in cells:
+        rate = cell.settings(outcome.scale).get("aggregation", {}).get("lr", 0.01)
+        rates.setdefault(rate, []).append(f'"{cell.column.heading}"')
+    most, *others = sorted(rates, key=lambda rate: -len(rates[rate]))
+    exceptions = "; ".join(f"{rate} for {', '.join(rates[rate])}" for rate in others)
+    training["lr"] = f"{most} ({exceptions})" if others else most
     model = values.get("model", {"name": next(iter(MODELS))})
     network = model["name"] + "".join(f", {key} {value}" for key, value in model.items() if key != "name")
     views = {
