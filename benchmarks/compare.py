@@ -18,10 +18,16 @@ import harness
 import numpy as np
 from peers import common
 
-SCENARIOS = {"10x6000": "paper-cnn", "1000x60": "paper-cnn", "1000x1": "mlp"}
-CHECKS = (("10x300", "paper-cnn"), ("10x100", "mlp"))
+SCENARIOS = {
+    "10x6000": "paper-cnn",
+    "1000x60": "paper-cnn",
+    "1000x1": "mlp",
+    "5x10000": "colour-cnn",
+    "1000x50": "colour-cnn",
+}
+CHECKS = (("10x300", "paper-cnn"), ("10x100", "mlp"), ("4x100", "colour-cnn"))
 TOLERANCE = 1e-5
-ALL_PEERS = (*harness.PEERS, "fedpu-local", "fedpu-reference")
+ALL_PEERS = (*harness.PEERS, "fedpu-local", "fedpu-local:bfloat16", "fedpu-reference")
 
 
 @dataclass
@@ -65,7 +71,8 @@ def main() -> int:
         kind = harness.write_data(scratch / "data.npz")
         pythons = install(options.peers, options.environments)
         if options.check:
-            return check(pythons, scratch)
+            # In bfloat16 models differ by its rounding; fedpu's is tested against exact sums in tests/engine.
+            return check({name: python for name, python in pythons.items() if ":" not in name}, scratch)
         return compare(options, pythons, scratch, kind)
 
 

@@ -58,6 +58,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "
 PEERS = {
     "plain": Peer("plain", "plain"),
     "plain-2": Peer("plain", "plain", ("--processes", "2")),
+    "plain-2:bfloat16": Peer("plain", "plain", ("--processes", "2", "--autocast")),
     "flower": Peer("flower", "flower"),
     "pfl": Peer("pfl", "pfl"),
     "pfl-2": Peer("pfl", "pfl", launcher=TORCHRUN),
@@ -73,9 +74,10 @@ OURS = "fedpu-"
 
 
 def find(name: str) -> Peer:
-    """Return the peer of that name; ``fedpu-NAME`` is our engine called NAME."""
+    """Return the peer of that name; ``fedpu-NAME`` is our engine called NAME, ``fedpu-NAME:bfloat16`` in bfloat16."""
     if name.startswith(OURS):
-        return Peer("fedpu", None, ("--engine", name.removeprefix(OURS)))
+        engine, _, precision = name.removeprefix(OURS).partition(":")
+        return Peer("fedpu", None, ("--engine", engine, "--precision", precision or "float32"))
     if name not in PEERS:
         raise SystemExit(f"There is no peer '{name}'. Known: {', '.join(PEERS)} and fedpu-ENGINE.")
     return PEERS[name]

@@ -42,7 +42,25 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
         "9.bias": (10,),
     },
     "mlp": {"1.weight": (200, 784), "1.bias": (200,), "3.weight": (10, 200), "3.bias": (10,)},
+    "colour-cnn": {
+        "0.weight": (32, 3, 3, 3),
+        "1.weight": (32,),
+        "1.bias": (32,),
+        "3.weight": (64, 32, 3, 3),
+        "4.weight": (64,),
+        "4.bias": (64,),
+        "7.weight": (64, 64, 3, 3),
+        "8.weight": (64,),
+        "8.bias": (64,),
+        "10.weight": (128, 64, 3, 3),
+        "11.weight": (128,),
+        "11.bias": (128,),
+        "15.weight": (10, 128),
+        "15.bias": (10,),
+    },
 }
+COLOURED = {"colour-cnn"}
+"""models of images with three channels of 32×32 pixels; those of the others have one of 28×28"""
 
 
 @dataclass(frozen=True)
@@ -86,29 +104,38 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 @functools.cache
-def stored(path: Path, count: int) -> tuple[Array, Array]:
-    """Return the first ``count`` images, (count, 28, 28) in uint8, and their labels in int64."""
-    with np.load(path) as file:
-        return file["images"][:count], file["labels"][:count].astype(np.int64)
+def stored(task: Task) -> tuple[Array, Array]:
+    """Return the images of all clients, (n, channels, height, width) in uint8, and their labels in int64."""
+    count = task.clients * task.examples
+    with np.load(task.data) as file:
+        images, labels = file["images"][:count, None], file["labels"][:count].astype(np.int64)
+    if task.model in COLOURED:
+        images = np.random.default_rng(0).integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+    return images, labels
 
 
 @functools.cache
 def client_data(task: Task) -> tuple[Array, Array]:
-    """Return the normalised images, (clients, examples, 1, 28, 28) in float32, and the labels (clients, examples)."""
-    images, labels = stored(task.data, task.clients * task.examples)
+    """Return the normalised images, (clients, examples, *shape) in float32, and the labels (clients, examples)."""
+    images, labels = stored(task)
     values = (images.astype(np.float32) * np.float32(1 / 255) - np.float32(MEAN)) / np.float32(STD)
-    return values.reshape(task.clients, task.examples, 1, 28, 28), labels.reshape(task.clients, task.examples)
+    size = (task.clients, task.examples)
+    return values.reshape(*size, *images.shape[1:]), labels.reshape(size)
 
 
 def initial_weights(model: str) -> Weights:
-    """Return the same weights to every peer: uniform on ±1/√fan-in, as PyTorch initialises these layers."""
+    """Return the same weights to every peer, as PyTorch initialises these layers.
+
+    That is uniform on ±1/√fan-in, and 1 and 0 for the scale and the shift of a normalisation.
+    """
     generator = np.random.default_rng(0)
     weights: Weights = {}
     bound = 0.0
     for name, shape in SHAPES[model].items():
+        scale = name.endswith("weight") and len(shape) == 1
         if name.endswith("weight"):
-            bound = 1 / math.sqrt(math.prod(shape[1:]))
-        weights[name] = generator.uniform(-bound, bound, shape).astype(np.float32)
+            bound = 0.0 if scale else 1 / math.sqrt(math.prod(shape[1:]))
+        weights[name] = float(scale) + generator.uniform(-bound, bound, shape).astype(np.float32)
     return weights
 
 

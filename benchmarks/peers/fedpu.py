@@ -24,9 +24,10 @@ def main() -> None:
     """Run the task and report."""
     options = common.parser(__doc__)
     options.add_argument("--engine", required=True)
+    options.add_argument("--precision", default="float32")
     arguments = options.parse_args()
     task = common.Task.of(arguments)
-    config = configuration(task, arguments.engine)
+    config = configuration(task, arguments.engine, arguments.precision)
     prepared = prepare(config, dataset(task), partition(task, config))
     job = job_of(config, prepared.federation)
     weights = {name: torch.from_numpy(value) for name, value in common.initial_weights(task.model).items()}
@@ -41,12 +42,13 @@ def main() -> None:
     common.report(task, marks, result, ["fedpu", "torch", "numpy"])
 
 
-def configuration(task: common.Task, engine: str) -> Config:
+def configuration(task: common.Task, engine: str, precision: str) -> Config:
     """Return the task as a configuration."""
     settings = {
         "engine.name": engine,
         "method.name": "supervised",
         "model.name": task.model,
+        "model.precision": precision,
         "aggregation.name": "fedavg",
         "aggregation.rounds": task.all_rounds,
         "aggregation.batch_size": common.BATCH_SIZE,
@@ -59,14 +61,15 @@ def configuration(task: common.Task, engine: str) -> Config:
 
 def dataset(task: common.Task) -> Dataset:
     """Return the stored images as they came; fedpu normalises them in the rounds."""
-    images, labels = common.stored(task.data, task.clients * task.examples)
+    images, labels = common.stored(task)
+    channels = images.shape[1]
     return Dataset.from_arrays(
         images,
         labels,
         x_test=images[:1],
         y_test=labels[:1],
         classes=[str(digit) for digit in range(10)],
-        normalisation=Normalisation(1 / 255, (common.MEAN,), (common.STD,)),
+        normalisation=Normalisation(1 / 255, (common.MEAN,) * channels, (common.STD,) * channels),
     )
 
 

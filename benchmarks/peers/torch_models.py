@@ -1,4 +1,4 @@
-"""What the peers on PyTorch share: the two models, and a client's local epoch."""
+"""What the peers on PyTorch share: the models, and a client's local epoch."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def reused(model: str) -> nn.Module:
 def _layers(model: str) -> nn.Sequential:
     if model == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
+    if model == "colour-cnn":
+        return nn.Sequential(
+            *_block(3, 32, stride=2),
+            *_block(32, 64),
+            nn.MaxPool2d(2),
+            *_block(64, 64),
+            *_block(64, 128, stride=2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(128, 10),
+        )
     return nn.Sequential(
         nn.Conv2d(1, 3, 5),
         nn.MaxPool2d(2),
@@ -39,6 +50,11 @@ def _layers(model: str) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(50, 10),
     )
+
+
+def _block(before: int, after: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+    return [convolution, nn.GroupNorm(8, after), nn.ReLU()]
 
 
 def load(network: nn.Module, weights: common.Weights) -> None:
@@ -57,11 +73,13 @@ def client_tensors(task: common.Task) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(images), torch.from_numpy(labels)
 
 
-def train(network: nn.Module, images: Tensor, labels: Tensor, in_order: bool) -> None:
+def train(network: nn.Module, images: Tensor, labels: Tensor, in_order: bool, autocast: bool = False) -> None:
     """Run one local epoch of SGD on a client's examples, in batches by index."""
     optimiser = torch.optim.SGD(network.parameters(), lr=common.LEARNING_RATE, momentum=common.MOMENTUM)
     order = torch.arange(len(labels)) if in_order else torch.randperm(len(labels))
     for batch in order.split(common.BATCH_SIZE):
         optimiser.zero_grad()
-        F.cross_entropy(network(images[batch]), labels[batch]).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = F.cross_entropy(network(images[batch]), labels[batch])
+        loss.backward()
         optimiser.step()
