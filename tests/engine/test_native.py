@@ -68,6 +68,50 @@ def test_it_is_convolution_pooling_and_relu_with_their_gradients(
 
 
 @needs_compiler
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.integers(1, 5),
+    width=st.integers(1, 9),
+    size=st.tuples(st.integers(1, 7), st.integers(2, 5)),
+    examples=st.integers(1, 4),
+    away=st.sampled_from([0.0, 1.0, -30.0]),
+    seed=st.integers(0, 99),
+)
+def test_it_is_group_norm_and_relu_with_their_gradients(
+    groups: int, width: int, size: tuple[int, int], examples: int, away: float, seed: int
+) -> None:
+    library = native.kernels().library
+    assert library is not None
+    draw = torch.Generator().manual_seed(seed)
+    channels = groups * width
+    x = away + torch.randn(examples, channels, *size, generator=draw)
+    weight, bias = torch.randn(2, channels, generator=draw)
+    pull = torch.randn(x.shape, generator=draw)
+    leaves = [value.double().requires_grad_() for value in (x, weight, bias)]
+    # Where a group has one value or two, its deviation may be next to nothing, and any rounding looks large.
+    expected = F.relu(F.group_norm(leaves[0], groups, leaves[1], leaves[2], 1e-2))
+    gradients = torch.autograd.grad(expected, leaves, pull.double())
+    kept = native.normalise(library, x, weight, bias, groups, 1e-2)
+    found = torch.full_like(weight, torch.nan), torch.full_like(bias, torch.nan)
+    of_inputs = native.normalise_back(library, pull, kept, weight, found)
+    torch.testing.assert_close(kept.y.double(), expected, rtol=1e-4, atol=1e-4)
+    for own, truth in zip((of_inputs, *found), gradients, strict=True):
+        torch.testing.assert_close(own.double(), truth, rtol=2e-4, atol=2e-4)
+
+
+@needs_compiler
+def test_a_normalisation_keeps_what_is_no_number() -> None:
+    library = native.kernels().library
+    assert library is not None
+    x = torch.zeros(2, 4, 3, 3)
+    x[1, 2, 0, 0] = torch.nan
+    y = native.normalise(library, x, torch.ones(4), torch.zeros(4), 2, 1e-5).y
+    assert torch.isnan(y[1, 2:]).all()
+    assert not torch.isnan(y[0]).any()
+    assert not torch.isnan(y[1, :2]).any()
+
+
+@needs_compiler
 def test_what_is_no_number_stays_none() -> None:
     library = native.kernels().library
     assert library is not None
@@ -152,12 +196,22 @@ def test_a_library_that_is_not_there_is_made_once(tmp_path: Path, monkeypatch: p
     assert made.stat().st_mtime_ns == written
 
 
-def test_a_library_that_gives_other_numbers_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = tmp_path / "thin.cpp"
-    source = compiled.SOURCE.read_text()
-    assert "sum[o][3] += below[dx + 1] * w[o];" in source
-    wrong.write_text(source.replace("sum[o][3] += below[dx + 1] * w[o];", "sum[o][3] += below[dx] * w[o];"))
-    monkeypatch.setattr(compiled, "SOURCE", wrong)
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("thin.cpp", "sum[o][3] += below[dx + 1] * w[o];", "sum[o][3] += below[dx] * w[o];"),
+        ("norm.cpp", "of_weight[c] += along[c] * scales[g];", "of_weight[c] += along[c];"),
+    ],
+)
+def test_a_library_that_gives_other_numbers_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, right: str, wrong: str
+) -> None:
+    sources = {source.name: source for source in compiled.SOURCES}
+    text = sources[file].read_text()
+    assert right in text
+    sources[file] = tmp_path / file
+    sources[file].write_text(text.replace(right, wrong))
+    monkeypatch.setattr(compiled, "SOURCES", list(sources.values()))
     monkeypatch.setattr(compiled.pooch, "os_cache", lambda name: tmp_path / name)
     described = compiled.kernels.__wrapped__().described
     assert "differ from PyTorch's" in described or native.kernels().library is None

@@ -1,4 +1,4 @@
-"""Compile ``thin.cpp`` with the machine's C++ compiler, once, and load it.
+"""Compile ``thin.cpp`` and ``norm.cpp`` with the machine's C++ compiler, once, and load it.
 
 The library is kept in the user's cache, under a name that says what it was made from and for: the source, the compiler
 and the processor. Before it is put there, its numbers are compared with PyTorch's. Where there is no compiler, or
@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pooch
 
-from fedpu.engine.native.thin import agrees_with_pytorch
+from fedpu.engine.native import norm, thin
 
-SOURCE = Path(__file__).with_name("thin.cpp")
+SOURCES = [Path(__file__).with_name(name) for name in ("thin.cpp", "norm.cpp")]
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 SWITCH, OFF = "FEDPU_KERNELS", "torch"
@@ -54,7 +54,7 @@ def kernels() -> Kernels:
 
 
 def kernels_are() -> str | None:
-    """Say in a few words which kernels thin convolutions run on; nothing, where none has been needed so far."""
+    """Say in a few words which kernels are used; nothing, where none has been needed so far."""
     return kernels().described if kernels.cache_info().currsize else None
 
 
@@ -67,9 +67,9 @@ def _made() -> Kernels:
     version = _output([compiler, "--version"]).splitlines()[0]
     # What "-march=native" stands for differs between machines that may share a home directory.
     target = _output([compiler, "-march=native", "-E", "-v", "-x", "c++", os.devnull], errors=True)
-    parts = (SOURCE.read_bytes(), repr((FLAGS, version, target, platform.machine())).encode())
+    parts = (*(source.read_bytes() for source in SOURCES), repr((FLAGS, version, target, platform.machine())).encode())
     name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
-    path = _folder() / f"thin-{name}.so"
+    path = _folder() / f"kernels-{name}.so"
     if not path.exists():
         _compile(compiler, path)
     return Kernels(ctypes.CDLL(str(path)), f"compiled by {version}")
@@ -98,10 +98,11 @@ def _folder() -> Path:
 def _compile(compiler: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *FLAGS, "-o", str(made), str(SOURCE)]
+        command = [compiler, *FLAGS, "-o", str(made), *map(str, SOURCES)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise _Unavailable(f"{compiler} could not compile them")
-        if not agrees_with_pytorch(ctypes.CDLL(str(made))):
+        library = ctypes.CDLL(str(made))
+        if not (thin.agrees_with_pytorch(library) and norm.agrees_with_pytorch(library)):
             raise _Unavailable(f"the results of what {compiler} made of them differ from PyTorch's")
         os.replace(made, path)  # several processes may do this at once: each puts the same in place

@@ -8,6 +8,7 @@ at a time. ``forward`` keeps what ``backward`` needs.
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpu.engine.bfloat16 import How, convolve, convolve_back, rounded
+from fedpu.engine.native import kernels, normalise, normalise_back
 from fedpu.models import ResidualSum
 from fedpu.models.small_resnet import GAIN, TINY, StandardisedConv2d
 
@@ -140,6 +142,27 @@ class GroupNormalisation(WideLayer):
         out[1].copy_(bias)
         back: Tensor = x
         return back
+
+
+class NormalisedRectifier(GroupNormalisation):
+    """``nn.GroupNorm`` with ``nn.ReLU`` behind it, of images: one compiled kernel each way."""
+
+    def __init__(self, norm: GroupNormalisation, library: ctypes.CDLL) -> None:
+        self.sizes, self.groups, self.eps = norm.sizes, norm.groups, norm.eps
+        self.library = library
+
+    def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Normalise the groups of every example, and cut at 0."""
+        self.seen = x.shape
+        image = x if x.dim() == 4 else x[..., None, None]  # a vector is an image of one pixel
+        self.normalised = normalise(self.library, image, parameters[0], parameters[1], self.groups, self.eps)
+        return self.normalised.y.view(self.seen)
+
+    def backward(self, gradient: Tensor, parameters: Sequence[Tensor], out: Sequence[Tensor], inputs: bool) -> Tensor:
+        """Go back through both."""
+        image = gradient.view(self.normalised.x.shape)
+        back = normalise_back(self.library, image, self.normalised, parameters[0], (out[0], out[1]))
+        return back.view(self.seen)
 
 
 class Rectifier(WideLayer):
@@ -379,7 +402,20 @@ def unknown_layer(module: nn.Module) -> str | None:
 def _chain(modules: Sequence[nn.Module]) -> Chain | None:
     layers = [wide_layer_for(module) for module in modules]
     known = [layer for layer in layers if layer is not None]
-    return Chain(known) if len(known) == len(layers) else None
+    return Chain(_joined(known)) if len(known) == len(layers) else None
+
+
+def _joined(layers: Sequence[WideLayer]) -> list[WideLayer]:
+    """Return the layers, each GroupNorm as one with a ReLU behind it where there is a kernel for both."""
+    joined: list[WideLayer] = []
+    for layer in layers:
+        before = joined[-1] if joined else None
+        if isinstance(layer, Rectifier) and type(before) is GroupNormalisation:
+            library = kernels().library
+            joined[-1:] = [before, layer] if library is None else [NormalisedRectifier(before, library)]
+        else:
+            joined.append(layer)
+    return joined
 
 
 def _sizes(module: nn.Module) -> tuple[tuple[int, ...], ...]:
