@@ -27,6 +27,7 @@ SCENARIOS = {
 }
 CHECKS = (("10x300", "paper-cnn"), ("10x100", "mlp"), ("4x100", "colour-cnn"))
 TOLERANCE = 1e-5
+COLOURED = "random images of CIFAR-10's shape"
 ALL_PEERS = (*harness.PEERS, "fedpu-local", "fedpu-local:bfloat16", "fedpu-reference")
 
 
@@ -127,9 +128,10 @@ def compare(options: argparse.Namespace, pythons: dict[str, Path], scratch: Path
     missing = len(options.peers) - len(pythons)
     for scenario in options.scenario:
         command = [*task(scenario, scratch / "data.npz"), "--rounds", str(options.rounds)]
+        shown_data = COLOURED if command[command.index("--model") + 1] in common.COLOURED else data
         outcomes = interleaved(pythons, command, options.repeats)
         missing += sum(outcome.error is not None for outcome in outcomes.values())
-        print(f"\n{scenario}: {machine['cpu']}, {machine['cores_used']} cores, {data}\n")
+        print(f"\n{scenario}: {machine['cpu']}, {machine['cores_used']} cores, {shown_data}\n")
         shown = table(outcomes, int(scenario.partition("x")[0]))
         print(shown, flush=True)
         if options.out:
@@ -139,7 +141,7 @@ def compare(options: argparse.Namespace, pythons: dict[str, Path], scratch: Path
                 "command": shlex.join(["python", "benchmarks/compare.py", *sys.argv[1:]]),
                 "date": time.strftime("%Y-%m-%d"),
                 "machine": machine,
-                "data": data,
+                "data": shown_data,
                 "environment": harness.ENVIRONMENT,
                 "peers": {name: outcome.to_dict() for name, outcome in outcomes.items()},
             }
