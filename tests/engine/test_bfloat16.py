@@ -66,6 +66,19 @@ def test_whole_numbers_are_exact() -> None:
     assert torch.equal(torch.conv2d(x, weight), expected), "outside everything is as it was"
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (4, 2)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_every_padding_that_a_module_may_ask_for(padding: str, kernel: tuple[int, int], dilation: int) -> None:
+    module = nn.Conv2d(3, 4, kernel, padding=padding, dilation=dilation)
+    x = torch.randint(-2, 3, (3, 12, 11)).float()
+    module.weight.data = torch.randint(-1, 2, module.weight.shape).float()
+    expected = module(x)
+    with Bfloat16Convolutions():
+        torch.testing.assert_close(module(x), expected, rtol=0, atol=1e-5)
+
+
 def layers() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(

@@ -48,7 +48,7 @@ def rounded(value: Tensor) -> Tensor:
 
 
 class Bfloat16Convolutions(TorchFunctionMode):
-    """While it is entered, every ``conv2d`` that any module calls is one of :func:`convolve`."""
+    """While it is entered, every two-dimensional convolution that any module calls is one of :func:`convolve`."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -68,11 +68,18 @@ def _conv2d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    if isinstance(padding, str) or input.dim() != 4:  # rarely asked for, and left as they are
-        return torch.nn.functional.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    how = (_pair(stride), _pair(padding), _pair(dilation), False, [0, 0], groups)
-    y: Tensor = _Convolution.apply(input, weight, bias, how)  # type: ignore[no-untyped-call]
-    return y
+    spread = [step * (size - 1) for step, size in zip(_pair(dilation), weight.shape[2:], strict=True)]
+    if padding == "same" and any(amount % 2 for amount in spread):
+        # One side has a pixel more than the other: zeros are put there by hand.
+        rows, columns = spread
+        sides = [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2]
+        input, padding = torch.nn.functional.pad(input, sides), 0
+    around = [0, 0] if padding == "valid" else [amount // 2 for amount in spread]
+    around = around if isinstance(padding, str) else _pair(padding)
+    how = (_pair(stride), around, _pair(dilation), False, [0, 0], groups)
+    alone = input.dim() == 3
+    y: Tensor = _Convolution.apply(input[None] if alone else input, weight, bias, how)  # type: ignore[no-untyped-call]
+    return y[0] if alone else y
 
 
 class _Convolution(torch.autograd.Function):
