@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from fedpu.engine.native.thin import check
+
 LAST = torch.channels_last
 
 
@@ -44,7 +46,7 @@ def normalise(
     x = x.contiguous(memory_format=LAST)
     shape = NormShape(len(x), x.shape[2] * x.shape[3], x.shape[1], groups, eps)
     y, (mean, scale) = torch.empty_like(x, memory_format=LAST), torch.empty(2, len(x), groups)
-    _check(library.fedpu_norm_forward(*map(_address, (x, weight, bias, y, mean, scale)), ctypes.byref(shape)))
+    check(library.fedpu_norm_forward(*map(_address, (x, weight, bias, y, mean, scale)), ctypes.byref(shape)))
     return Normalised(x, y, mean, scale, shape)
 
 
@@ -58,7 +60,7 @@ def normalise_back(
     """Write the gradients of weight and bias to ``out``; return that of the input, in the place of ``gradient``."""
     gradient = gradient.contiguous(memory_format=LAST)
     tensors = (gradient, kept.x, kept.y, weight, kept.mean, kept.scale, *out)
-    _check(library.fedpu_norm_backward(*map(_address, tensors), ctypes.byref(kept.shape)))
+    check(library.fedpu_norm_backward(*map(_address, tensors), ctypes.byref(kept.shape)))
     return gradient
 
 
@@ -80,8 +82,3 @@ def agrees_with_pytorch(library: ctypes.CDLL) -> bool:
 def _address(tensor: Tensor) -> ctypes.c_void_p:
     assert tensor.is_contiguous() or tensor.is_contiguous(memory_format=LAST)
     return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _check(code: int) -> None:
-    if code:
-        raise MemoryError("There is not enough memory for a layer's intermediate values.")

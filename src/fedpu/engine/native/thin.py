@@ -47,7 +47,7 @@ def forward(
     by_tap = weights.permute(0, 2, 3, 4, 1).contiguous()
     for k in range(clients):
         tensors = (x[k], by_tap[k], bias[k], y[k], place[k])
-        _check(library.fedpu_forward(*map(_address, tensors), ctypes.byref(shape)))
+        check(library.fedpu_forward(*map(_address, tensors), ctypes.byref(shape)))
     return y, place, shape
 
 
@@ -67,7 +67,7 @@ def backward(
         of_weights, of_bias = out[0][k], out[1][k]
         tensors = (gradient[k], place[k], x[k], weights[k], of_weights, of_bias)
         last = None if of_inputs is None else _address(of_inputs[k])
-        _check(library.fedpu_backward(*map(_address, tensors), last, ctypes.byref(shape)))
+        check(library.fedpu_backward(*map(_address, tensors), last, ctypes.byref(shape)))
     return of_inputs
 
 
@@ -93,6 +93,7 @@ def _address(tensor: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-def _check(code: int) -> None:
+def check(code: int) -> None:
+    """Turn what a kernel returns into an error where it is one."""
     if code:
         raise MemoryError("There is not enough memory for a layer's intermediate values.")
