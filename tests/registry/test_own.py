@@ -211,7 +211,7 @@ def test_everything_of_the_users_own_is_run_and_recorded(folder: Path, command: 
     assert recorded["method"]["name"] == "users_own:Anchored"
     assert recorded["method"]["strength"] == 2
     assert recorded["partition"] == {"kind": "users_own:Blocks", "clients": 5}
-    assert recorded["model"] == {"name": "users_own:Small", "width": 9}
+    assert recorded["model"] == {"name": "users_own:Small", "precision": "float32", "width": 9}
     config = Config.load(folder / "r/config.toml")
     assert config == Config.load(overrides=EVERYTHING)
     assert Config.from_dict(tomllib.loads(config.to_toml())) == config
