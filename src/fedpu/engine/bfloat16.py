@@ -68,15 +68,13 @@ def _conv2d(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    spread = [step * (size - 1) for step, size in zip(_pair(dilation), weight.shape[2:], strict=True)]
-    if padding == "same" and any(amount % 2 for amount in spread):
-        # One side has a pixel more than the other: zeros are put there by hand.
-        rows, columns = spread
-        sides = [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2]
-        input, padding = torch.nn.functional.pad(input, sides), 0
-    around = [0, 0] if padding == "valid" else [amount // 2 for amount in spread]
-    around = around if isinstance(padding, str) else _pair(padding)
-    how = (_pair(stride), around, _pair(dilation), False, [0, 0], groups)
+    if isinstance(padding, str):
+        if padding == "same":
+            rows, columns = (step * (size - 1) for step, size in zip(pair(dilation), weight.shape[2:], strict=True))
+            sides = [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2]
+            input = torch.nn.functional.pad(input, sides)
+        padding = 0
+    how = (pair(stride), pair(padding), pair(dilation), False, [0, 0], groups)
     alone = input.dim() == 3
     y: Tensor = _Convolution.apply(input[None] if alone else input, weight, bias, how)  # type: ignore[no-untyped-call]
     return y[0] if alone else y
@@ -98,5 +96,6 @@ class _Convolution(torch.autograd.Function):
         return (*convolve_back(gradients[0], x, weight, ctx.how, ctx.needs_input_grad[:3]), None)
 
 
-def _pair(value: int | Sequence[int]) -> list[int]:
+def pair(value: int | Sequence[int]) -> list[int]:
+    """Return a number for height and width as one for each."""
     return [value, value] if isinstance(value, int) else list(value)

@@ -125,10 +125,11 @@ def settings_line(outcome: TableOutcome) -> str:
     """Return the settings that matter for reading the numbers, from the recorded configurations' own source."""
     cells = [cell.cell for cell in outcome.rows[0].cells]
     values = cells[0].settings(outcome.scale)
-    training = {"rounds": 200, "lr": 0.01, "momentum": 0.5} | values.get("aggregation", {})
+    defaults = {"rounds": 200, "lr": 0.01, "momentum": 0.5}
+    training = defaults | values.get("aggregation", {})
     rates: dict[float, list[str]] = {}
     for cell in cells:
-        rate = cell.settings(outcome.scale).get("aggregation", {}).get("lr", 0.01)
+        rate = cell.settings(outcome.scale).get("aggregation", {}).get("lr", defaults["lr"])
         rates.setdefault(rate, []).append(f'"{cell.column.heading}"')
     most, *others = sorted(rates, key=lambda rate: -len(rates[rate]))
     exceptions = "; ".join(f"{rate} for {', '.join(rates[rate])}" for rate in others)

@@ -39,7 +39,7 @@ class WideNetwork:
         if not isinstance(chain, Chain) or list(chain.sizes) != [tuple(p.shape) for p in parameters.values()]:
             return None
         for convolution in chain.convolutions():
-            convolution.rounds = precision == "bfloat16"
+            convolution.in_bfloat16 = precision == "bfloat16"
         return cls(chain, list(parameters))
 
     @classmethod

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from fedpu.engine.bfloat16 import How, convolve, convolve_back, rounded
+from fedpu.engine.bfloat16 import How, convolve, convolve_back, pair, rounded
 from fedpu.engine.native import kernels, normalise, normalise_back
 from fedpu.models import ResidualSum
 from fedpu.models.small_resnet import GAIN, TINY, StandardisedConv2d
@@ -55,15 +55,14 @@ class WideLayer(ABC):
 class Convolution(WideLayer):
     """``nn.Conv2d`` of any kind."""
 
-    rounds: bool
-    """in bfloat16?"""
+    in_bfloat16: bool
 
     def __init__(self, module: nn.Conv2d) -> None:
         self.sizes = _sizes(module)
         padding = module.padding
         assert isinstance(padding, tuple)
         self.how: How = (list(module.stride), list(padding), list(module.dilation), False, [0, 0], module.groups)
-        self.rounds = False
+        self.in_bfloat16 = False
 
     def convolutions(self) -> Iterator[Convolution]:
         """Yield itself."""
@@ -71,9 +70,9 @@ class Convolution(WideLayer):
 
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Call PyTorch's convolution."""
-        self.x = rounded(x) if self.rounds else x
+        self.x = rounded(x) if self.in_bfloat16 else x
         bias = parameters[1] if len(parameters) == 2 else None
-        if self.rounds:
+        if self.in_bfloat16:
             return convolve(self.x, parameters[0], bias, self.how)
         y: Tensor = aten.convolution(x, parameters[0], bias, *self.how)
         return y
@@ -84,7 +83,7 @@ class Convolution(WideLayer):
         """Call its backward pass."""
         bias = len(out) == 2
         wanted = [inputs, True, bias]
-        if self.rounds:
+        if self.in_bfloat16:
             x, weight, shift = convolve_back(gradient, self.x, parameters[0], self.how, wanted)
         else:
             x, weight, shift = aten.convolution_backward(
@@ -201,7 +200,7 @@ class MaxPool(WideLayer):
 
     def __init__(self, module: nn.MaxPool2d) -> None:
         pairs = (module.kernel_size, module.stride, module.padding, module.dilation)
-        self.how = [_pair(pair) for pair in pairs]
+        self.how = [pair(sizes) for sizes in pairs]
         self.ceil = module.ceil_mode
 
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
@@ -420,7 +419,3 @@ def _joined(layers: Sequence[WideLayer]) -> list[WideLayer]:
 
 def _sizes(module: nn.Module) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(p.shape) for p in module.parameters())
-
-
-def _pair(value: int | tuple[int, ...]) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)
