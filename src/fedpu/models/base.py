@@ -22,7 +22,7 @@ class Model(Choice, ABC):
     """Are its inputs token ids (True) or amounts (False)? None: it is tried."""
     precision: Precision = Field(
         "float32",
-        description='of the convolutions in training; "bfloat16": half the time with 32 channels and more, on '
+        description='of the convolutions in training; "bfloat16": 1.5 to 2 times as fast with 32 channels and more, on '
         "processors that have it",
     )
 
