@@ -125,6 +125,7 @@ def test_many_small_and_ragged_clients(tiny_config: Config, method: str, setting
         "method.clamp=off",
         "method.lent=shared",
         "method.expectation=batch",
+        'method={name="fedpu",expectation="batch",half_labelled=true}',
         "method.cross_entropy=0.5",
         "labelling.scenario=case-control",
         "aggregation.momentum=0",

@@ -83,6 +83,11 @@ class Aggregation(Choice, ClientRule, ABC):
     batch_size: int = Field(100, ge=1, le=10**9, description="local batch size")
     lr: float = Field(0.01, gt=0, le=1e6, description="learning rate of the first round")
     lr_decay: float = Field(0.995, gt=0, le=1, description="factor on the learning rate from round to round")
+    lr_schedule: Literal["decay", "linear"] = Field(
+        "decay",
+        description="what else the learning rate does: nothing beside lr_decay, or linear: it also falls in a straight "
+        "line, to nothing after the last round",
+    )
     lr_patience: int = Field(
         0,
         ge=0,
@@ -110,7 +115,8 @@ class Aggregation(Choice, ClientRule, ABC):
 
     def lr_at(self, round_: int) -> float:
         """Return the learning rate of a round, counted from 0."""
-        return self.lr * self.lr_decay**round_
+        left = 1 - round_ / self.rounds if self.lr_schedule == "linear" else 1
+        return self.lr * self.lr_decay**round_ * left
 
     def select(self, seed: int, round_: int, clients: int) -> list[int]:
         """Return the clients of a round in increasing order; the draw depends on (seed, round) alone."""

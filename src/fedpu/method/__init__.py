@@ -15,6 +15,7 @@ from fedpu.method.base import (
 )
 from fedpu.method.batches import (
     cut_short,
+    half_labelled_batches,
     mixed_batches,
     proportioned_batches,
     repeated_batches,
@@ -91,6 +92,7 @@ __all__ = [
     "PriorsOf",
     "Supervised",
     "cut_short",
+    "half_labelled_batches",
     "has_state",
     "mixed_batches",
     "proportioned_batches",

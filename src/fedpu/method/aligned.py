@@ -36,7 +36,6 @@ half and twice its given share before b corrects it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
@@ -48,7 +47,7 @@ from torch import Tensor
 from fedpu.errors import ConfigError
 from fedpu.labelling import UNLABELLED, ClassSummary
 from fedpu.method.base import Batch, ClientRound, Forward, Method, Preparation
-from fedpu.method.batches import mixed_batches, shuffled_batches
+from fedpu.method.batches import half_labelled_batches
 from fedpu.risk import RiskConstants, Terms, client_constants
 from fedpu.round import Tensors, Work
 
@@ -101,12 +100,7 @@ class Aligned(Method):
         self, labels: Int64[Tensor, " r"], work: Work, generator: Callable[[int], torch.Generator]
     ) -> list[Int64[Tensor, " _"]]:
         """Return batches that are half labelled, as many as a pass over all data has."""
-        few = 0 < int((labels >= 0).sum()) < len(labels) / 2
-        size = work.batch_size
-        if not few or size is None or size < 2 or size >= len(labels):
-            return shuffled_batches(torch.arange(len(labels)), work, generator)
-        half = size // 2
-        return mixed_batches(labels, work, generator, half, size - half, steps=math.ceil(len(labels) / size))
+        return half_labelled_batches(labels, work, generator)
 
     def shares(self, classes: int) -> Tensors:
         """Return no offsets, and nothing predicted yet; refuse shares of another number of classes."""

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int64, Num
-from pydantic import Field
 from torch import Tensor
 
 from fedpu.labelling import ClassSummary, Client
@@ -32,12 +31,6 @@ Parts = dict[str, Tensors]
 
 
 PriorsOf = Literal["client", "federation", "guess", "estimate"]
-
-EXPECTATION: Any = Field(
-    "unbiased",
-    description="expectations over a class or over U in a batch: batch (mean of its members) | unbiased (sum over the "
-    "number to be expected)",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +186,11 @@ class Method(Choice, ABC):
         """
         usable = torch.arange(len(labels)) if self.uses_unlabelled else (labels >= 0).nonzero()[:, 0]
         return shuffled_batches(usable, work, generator)
+
+    @property
+    def shuffles(self) -> bool:
+        """Are batches all that it learns from in a random order, as they are unless a method draws its own?"""
+        return not overrides(self, Method, "batches")
 
     def prepare(self, now: ClientRound) -> Preparation:
         """Return what an update needs besides its batches: once, before the first step."""

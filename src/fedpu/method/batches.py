@@ -53,6 +53,20 @@ def mixed_batches(
     return cut_short(batches, work)
 
 
+def half_labelled_batches(labels: Int64[Tensor, " n"], work: Work, generator: EpochGenerator) -> Batches:
+    """Return batches that are half labelled, as many as a pass over all examples has.
+
+    A client with no label, with more of them than that, or that takes all of its data at once, goes through its
+    examples as they are.
+    """
+    few = 0 < int((labels >= 0).sum()) < len(labels) / 2
+    size = work.batch_size
+    if not few or size is None or not 2 <= size < len(labels):
+        return shuffled_batches(torch.arange(len(labels)), work, generator)
+    half = size // 2
+    return mixed_batches(labels, work, generator, half, size - half, steps=math.ceil(len(labels) / size))
+
+
 def proportioned_batches(
     labels: Int64[Tensor, " n"], work: Work, generator: EpochGenerator, unlabelled_ratio: float
 ) -> Batches:

@@ -9,11 +9,12 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpu.labelling import ClassSummary
-from fedpu.method.base import EXPECTATION, Batch, Forward, Method
-from fedpu.risk import Clamp, Expectation, RiskConstants, Terms, client_constants, conventional_pu_risk
+from fedpu.method.base import Batch, Forward
+from fedpu.method.estimated import EstimatedRisk
+from fedpu.risk import Clamp, RiskConstants, Terms, client_constants, conventional_pu_risk
 
 
-class ConventionalPU(Method):
+class ConventionalPU(EstimatedRisk):
     """Baseline-3: multi-positive nnPU on each client, with one grouped negative class."""
 
     name: Literal["conventional-pu"] = "conventional-pu"
@@ -21,7 +22,6 @@ class ConventionalPU(Method):
     clamp: Clamp = Field(
         "reverse", description="keep the estimated risk of hidden negatives above its bound: reverse | max | off"
     )
-    expectation: Expectation = EXPECTATION
     bounded: bool = Field(False, description="for conventional-pu: the loss 1 − p instead of −log p")
 
     def constants(self, summary: ClassSummary, co_negatives: Float[Tensor, "C C"], clients: int) -> RiskConstants:

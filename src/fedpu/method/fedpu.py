@@ -9,12 +9,12 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from fedpu.labelling import ClassSummary
-from fedpu.method.base import EXPECTATION, Batch, Forward, Method
+from fedpu.method.base import Batch, Forward
+from fedpu.method.estimated import EstimatedRisk
 from fedpu.registry import Registry
 from fedpu.risk import (
     SURROGATES,
     Clamp,
-    Expectation,
     Lent,
     LinearForm,
     LinearRisk,
@@ -31,7 +31,7 @@ from fedpu.risk import (
 RELEASED = Registry("loss", {"released-code": released_risk, "released-code-older": released_older_risk})
 
 
-class FedPU(Method):
+class FedPU(EstimatedRisk):
     """Minimise ``equ:fedpurisk`` on labelled and unlabelled data."""
 
     name: Literal["fedpu"] = "fedpu"
@@ -49,7 +49,6 @@ class FedPU(Method):
         description="the term lent by other clients: printed (the paper's) | shared (exact under overlap and for "
         "clients of any size) | off",
     )
-    expectation: Expectation = EXPECTATION
     cross_entropy: float = Field(
         0.0, ge=0, description="weight of a plain cross-entropy on the labelled data beside the risk"
     )

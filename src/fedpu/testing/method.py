@@ -13,7 +13,7 @@ from fedpu.engine.client import begin, make_batch
 from fedpu.labelling import Federation
 from fedpu.method import Method, Preparation
 from fedpu.randomness import torch_generator
-from fedpu.round import Broadcast, Tensors, Work, overrides
+from fedpu.round import Broadcast, Tensors, Work
 from fedpu.testing.promise import Checked, made
 from fedpu.testing.rounds import check_finite, check_rounds
 from fedpu.testing.trial import LOCAL, REFERENCE, SHORT, Outcome, Trial, difference, same
@@ -174,7 +174,7 @@ def _state_change(before: Tensors, after: Tensors, order: Tensor) -> str | None:
 
 def _check_batches(checked: Checked, trial: Trial) -> None:
     method, labels = trial.config.method, trial.job.federation.client(0).labels
-    if not overrides(method, Method, "batches"):
+    if method.shuffles:
         return
 
     def draw(round_: int, share: float = 1.0) -> list[Tensor]:

@@ -13,11 +13,10 @@ from torch import Tensor
 from fedpu.augmentation import join
 from fedpu.engine.base import Job
 from fedpu.engine.views import draw_view
-from fedpu.method import Method
 from fedpu.method.batches import shuffled_batches
 from fedpu.randomness import torch_generator
 from fedpu.risk import PADDING
-from fedpu.round import Tensors, Work, overrides
+from fedpu.round import Tensors, Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Columns:
     def __init__(self, job: Job) -> None:
         federation = job.federation
         self.job = job
-        self.default_batches = not overrides(job.method, Method, "batches")
+        self.default_batches = job.method.shuffles
         self.views = {name: job.augmentation.view(name) for name in job.method.views}
         self.augmented = any(map(bool, self.views.values()))
         every = job.method.uses_unlabelled or not self.default_batches
