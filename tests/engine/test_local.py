@@ -21,6 +21,7 @@ from fedpu.applications.prepared import prepare
 from fedpu.config import Config
 from fedpu.engine import ClientTrainer, Job, LocalEngine
 from fedpu.engine.pool import Piece
+from fedpu.engine.stacked import trainer as stacked_trainer
 from fedpu.errors import TrainingError
 from fedpu.method import Batch, Method, shuffled_batches
 from fedpu.randomness import torch_generator
@@ -96,6 +97,18 @@ def test_same_seed_same_bits_for_any_number_of_workers_and_evaluation_interval(
     for change in ("engine.workers=1", "engine.workers=2", "engine.workers=3", "evaluation.every=2"):
         assert same(reference, bits(run(config.with_(change)))), change
     assert not same(reference, bits(run(config.with_("seed=1"))))
+
+
+def test_a_full_batch_is_the_same_however_much_of_its_passes_is_kept(
+    tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config.with_("partition.clients=2", "labelling.positive=5", "aggregation.name=fedsgd")
+    models = []
+    for kept in (0, 200 * 64, 2**24):  # nothing, one pass of 128 digits of 8×8 pixels, all of them
+        monkeypatch.setattr(stacked_trainer, "KEPT", kept)
+        models.append(bits(run(config)))
+    assert same(models[0], models[1])
+    assert same(models[0], models[2])
 
 
 def test_dropout_depends_on_seed_round_and_client_alone(tiny_config: Config) -> None:

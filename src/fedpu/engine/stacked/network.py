@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -51,6 +52,12 @@ class StackedNetwork:
             if layer_for(module) is None:
                 return f"there is no fast form of the network's layer {_shown(module)}"
         return "not all parameters of the network are trained in 32 bits, or it has buffers"
+
+    def apart(self) -> StackedNetwork:
+        """Return the same stack with a memory of its own for what ``backward`` needs of the last ``forward``."""
+        other = copy.copy(self)
+        other.layers = [copy.copy(layer) for layer in self.layers]
+        return other
 
     def flatten(self, state: Tensors) -> Float[Tensor, " D"]:
         """Return a model's parameters as one vector."""

@@ -28,6 +28,8 @@ from fedpu.round import Broadcast, ClientRule, Tensors, Update, Work, overrides
 
 EXAMPLES = 128
 """examples that a step of a stack should have, or a pass of a full batch: fewer leave a core idle, more its cache"""
+KEPT = 2**24
+"""values of inputs whose passes are kept between their way forward and their way back"""
 FLOATS = 4_000_000
 """parameters that a stack may have in all: a worker has three buffers of that size"""
 
@@ -263,7 +265,8 @@ class StackTrainer(Trainer):
 
         Before their first step all clients have the same parameters, so the mean of their gradients is the gradient of
         their mean loss: no client needs parameters of its own. The loss of a batch is not a sum over its examples (it
-        is clamped), so a batch of more than one pass goes forward twice: for its loss, then for each pass's gradient.
+        is clamped): every pass goes forward for it before the first one goes back. What they need for that is kept as
+        far as there is room; the others go forward again.
         """
         active, length = step.positions.shape
         real = (step.positions >= 0).view(-1)
@@ -271,20 +274,33 @@ class StackTrainer(Trainer):
         classes = len(self.job.federation.classes)
         parameters = self.network.views(start[None])
         logits = start.new_zeros(active * length, classes)
-        logits[real] = torch.cat([self.network.forward(parameters, self.columns.only(part))[0].T for part in passes])
+        networks = self._networks(len(passes))
+        logits[real] = torch.cat(
+            [
+                network.forward(parameters, self.columns.only(part))[0].T
+                for network, part in zip(networks, passes, strict=True)
+            ]
+        )
         views = {} if objective.form is not None else self.columns.inputs(step)
         slopes = objective(logits.view(active, length, classes), self.columns.labels(step), step, self.columns, views)
         slopes = (slopes * weights[:active, None, None]).view(-1, classes)[real]
         gradient = torch.zeros_like(start)[None]
         share = torch.empty_like(gradient)
-        for part, own in zip(passes, slopes.split(EXAMPLES), strict=True):
-            if len(passes) > 1:
-                self.network.forward(parameters, self.columns.only(part))
-            self.network.backward(parameters, own.T[None].contiguous(), self.network.views(share))
+        for network, part, own in zip(networks, passes, slopes.split(EXAMPLES), strict=True):
+            if network is self.network and len(passes) > 1:
+                network.forward(parameters, self.columns.only(part))
+            network.backward(parameters, own.T[None].contiguous(), self.network.views(share))
             gradient += share
         if work.weight_decay:
             gradient.add_(start, alpha=work.weight_decay * float(weights[:active].sum()))
         return start - work.lr * gradient[0]
+
+    def _networks(self, passes: int) -> list[Twin]:
+        """Return the network for each pass: one that remembers it where there is room, or else the one of them all."""
+        if isinstance(self.network, WideNetwork):  # what it keeps is many times its inputs
+            return [self.network] * passes
+        room = KEPT // (EXAMPLES * math.prod(self.columns.shape))
+        return [self.network.apart() if number < room else self.network for number in range(passes)]
 
 
 class Corrections(NamedTuple):
