@@ -166,7 +166,10 @@ def test_the_former_key_names_the_new_ones(tmp_path) -> None:  # type: ignore[no
     assert all(key in said for key in wanted)
 
 
-def test_the_presets_of_cifar_have_the_views_that_they_had() -> None:
-    config = Config.load(preset="table4-row1-fedpu-cpu")
-    assert config.augmentation == Augmentation(weak=["mirror", "shift"], shift=4, border="mean")
+def test_every_method_of_cifars_first_table_sees_the_same_views() -> None:
+    views = ["mirror", "shift", "colour", "cutout"]
+    for method in ("fedpu", "positive-only", "labelled-only", "labelled-only-views", "supervised", "conventional-pu"):
+        config = Config.load(preset=f"table4-row1-{method}-cpu")
+        assert config.augmentation == Augmentation(weak=views, shift=4, border="mean", random_magnitude=True)
+    assert Config.load(preset="table4-row1-aligned-cpu").augmentation.strong == views
     assert Config.load(preset="table4-row1-fedpu").augmentation == Augmentation()

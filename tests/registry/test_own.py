@@ -337,7 +337,7 @@ def test_what_can_not_be_used_is_told_in_a_sentence(folder: Path, override: str,
 
 KEYS = {
     "strenght=2": r"no setting 'method\.strenght'. Did you mean 'strength'\? \[method\] with name = "
-    r"'users_own:Anchored' has: name, surrogate, .*strength\.",
+    r"'users_own:Anchored' has: name, expectation, .*strength\.",
     "strength=0": r"method\.strength = 0 can't be used: it should be greater than 0\. method\.strength: how strong",
     "strength='2'": r"method\.strength = '2'.*number",
 }
