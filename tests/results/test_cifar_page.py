@@ -1,0 +1,58 @@
+"""The numbers that docs/cifar.md shows are those of the committed runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/cifar.md").read_text(encoding="utf-8").partition("## The reduced scale")[0]
+TRIALS = (
+    "fedpu",
+    "fedpu-half",
+    "fedpu-half-views",
+    "fedpu-half-views-weight-decay",
+    "aligned-decay",
+    "aligned-linear",
+    "aligned-views",
+    "aligned-views-weight-decay",
+)
+CELLS = {
+    "Baseline-1": "row1-positive-only",
+    "Baseline-1, stronger": "row1-labelled-only",
+    "FedPU": "row1-fedpu",
+    "Baseline-2": "row1-supervised",
+    "Baseline-2, non-iid, ten clients of five classes": "row3-supervised",
+}
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """The rows of the table under a heading, by their first column; a repeated one has its number behind it."""
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    table: dict[str, list[str]] = {}
+    for line in lines[2:]:
+        first, *others = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
+        table[first if first not in table else f"{first} {len(table)}"] = others
+    return table
+
+
+def test_the_trials_of_the_recipe() -> None:
+    shown = list(rows("The recipe").values())
+    assert len(shown) == len(TRIALS)
+    for name, cells in zip(TRIALS, shown, strict=True):
+        lines = (ROOT / "results/cifar-settings" / name / "rounds.jsonl").read_text().splitlines()
+        measured = {one["round"]: one for one in map(json.loads, lines) if "validation" in one}
+        for round_, cell in zip((5, 10, 15, 20, 25), cells, strict=True):
+            one = measured.get(round_)
+            expected = f"{one['validation']:.4f} ({100 * one['accuracy']:.1f})".removeprefix("0") if one else ""
+            assert cell == expected, (name, round_)
+
+
+@pytest.mark.parametrize("method", CELLS)
+def test_the_curves_of_the_first_row(method: str) -> None:
+    run = json.loads((ROOT / f"results/tables/table4-{CELLS[method]}-cpu-seed0.json").read_text())
+    curve = {round_: f"{100 * accuracy:.1f}" for round_, accuracy in run["curve"]}
+    assert rows("What it reaches")[method][:6] == [curve[round_] for round_ in (5, 10, 15, 20, 25, 30)]
