@@ -15,6 +15,7 @@ from fedpu.applications.experiment import run
 from fedpu.applications.prepared import prepare
 from fedpu.applications.training import job_of
 from fedpu.config import Config
+from fedpu.data import DataSettings, load
 from fedpu.engine import Job
 from fedpu.engine.stacked import StackedNetwork, WideNetwork, twin_of
 from fedpu.engine.stacked.trainer import EXAMPLES, not_stacked_because, stacks
@@ -22,6 +23,14 @@ from fedpu.method import METHODS
 from fedpu.models import MODELS, ResidualSum
 from fedpu.models.small_resnet import StandardisedConv2d
 from fedpu.round import ClientRule
+
+
+@pytest.fixture(scope="module")
+def few_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """500 images of MNIST: wide networks take their time."""
+    every, path = load(DataSettings(name="mnist-5k")), tmp_path_factory.mktemp("few") / "images.npz"
+    np.savez(path, x=every.inputs[::8].numpy(), y=every.labels[::8].numpy())
+    return path
 
 
 def assert_same_model(config: Config, tolerance: float = 2e-5) -> None:
@@ -72,8 +81,8 @@ NOT_STACKED = {
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-def test_every_model(tiny_config: Config, model: str, tmp_path: Path) -> None:
-    data = ["data.name=mnist-5k"]
+def test_every_model(tiny_config: Config, model: str, few_images: Path, tmp_path: Path) -> None:
+    data = [f"data.name={few_images}"]
     if MODELS[model].takes_tokens:
         random = np.random.default_rng(0)
         np.savez(tmp_path / "texts.npz", x=random.integers(0, 50, (200, 6)), y=np.arange(200) % 10)
@@ -270,9 +279,9 @@ def test_wide_layers_have_the_output_and_gradient_of_their_modules(layers: list[
 
 @pytest.mark.parametrize("method", ["fedpu", "aligned", "supervised"])
 @pytest.mark.parametrize("batch", [20, 400], ids=["steps", "one step"])
-def test_wide_networks_of_many_clients(tiny_config: Config, method: str, batch: int) -> None:
+def test_wide_networks_of_many_clients(tiny_config: Config, few_images: Path, method: str, batch: int) -> None:
     config = tiny_config.with_(
-        "data.name=mnist-5k",
+        f"data.name={few_images}",
         "model.name=colour-cnn",
         "model.channels=8",
         f"method.name={method}",
@@ -288,7 +297,8 @@ def test_wide_networks_of_many_clients(tiny_config: Config, method: str, batch: 
     assert_same_model(config)
 
 
-def test_wide_networks_have_the_same_bits_for_any_number_of_workers(tiny_config: Config) -> None:
-    config = tiny_config.with_("data.name=mnist-5k", "model.name=resnet9", "model.width=8", "aggregation.rounds=1")
+def test_wide_networks_have_the_same_bits_for_any_number_of_workers(tiny_config: Config, few_images: Path) -> None:
+    data = f"data.name={few_images}"
+    config = tiny_config.with_(data, "model.name=resnet9", "model.width=8", "aggregation.rounds=1")
     one, three = (run(config.with_(f"engine.workers={workers}")).model.state_dict() for workers in (1, 3))
     assert all(torch.equal(value, three[name]) for name, value in one.items())

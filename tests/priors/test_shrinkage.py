@@ -152,7 +152,7 @@ def test_clients_of_quickstart_are_not_much_worse_off_than_with_the_guess() -> N
     config = quickstart("priors.others=even")
     ready = prepare(config)
     plain, shrunk, guessed = [], [], []
-    for k in range(6):
+    for k in range(4):
         client = ready.federation.client(k)
         counts = client.summary
         assert ready.true_priors is not None
