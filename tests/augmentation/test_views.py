@@ -95,6 +95,18 @@ class Negative(Transform):
         return inputs * drawn["sign"].view(-1, *[1] * (inputs.dim() - 1))
 
 
+class Crop(Negative):
+    """A transform that makes images smaller, which no view may."""
+
+    def apply(self, inputs: Tensor, drawn: Drawn) -> Tensor:
+        return inputs[..., 1:-1, 1:-1]
+
+
+def test_a_transform_that_changes_the_shape_of_a_batch_is_named() -> None:
+    with pytest.raises(ConfigError, match="returned a batch of shape 2×1×6×6 where it was given 2×1×8×8"):
+        View((Crop(Augmentation()),)).apply(torch.zeros(2, 1, 8, 8), {})
+
+
 def test_a_users_own_transform_is_looked_up_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     augmentation = Config.load(overrides=['augmentation.weak=["mine:Negative", "shift"]']).augmentation
     known = Registry("transform", dict(TRANSFORMS.items()) | {"mine:Negative": Negative})

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fedpu.augmentation.transform import Drawn, Transform
+from fedpu.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,14 @@ class View:
         for place, transform in enumerate(self.transforms):
             start = f"{place}."
             mine = {name.removeprefix(start): value for name, value in drawn.items() if name.startswith(start)}
-            inputs = transform.apply(inputs, mine)
+            changed = transform.apply(inputs, mine)
+            if changed.shape != inputs.shape:
+                before, after = ("×".join(map(str, shape)) for shape in (inputs.shape, changed.shape))
+                raise ConfigError(
+                    f"{type(transform).__name__} in [augmentation] returned a batch of shape {after} where it was "
+                    f"given {before}: its apply must return as many inputs, of the same shape."
+                )
+            inputs = changed
         return inputs
 
 
