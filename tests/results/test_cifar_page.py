@@ -19,6 +19,7 @@ TRIALS = (
     "aligned-views",
     "aligned-views-weight-decay",
 )
+OWN = ("", "-lr025", "-lr1", "-clamp-max", "-cross-entropy")
 CELLS = {
     "Baseline-1": "row1-positive-only",
     "Baseline-1, stronger": "row1-labelled-only",
@@ -39,13 +40,21 @@ def rows(heading: str) -> dict[str, list[str]]:
     return table
 
 
-def test_the_trials_of_the_recipe() -> None:
-    shown = list(rows("The recipe").values())
-    assert len(shown) == len(TRIALS)
-    for name, cells in zip(TRIALS, shown, strict=True):
+@pytest.mark.parametrize(
+    ("heading", "trials", "rounds"),
+    [
+        ("The recipe", TRIALS, (5, 10, 15, 20, 25)),
+        ("FedPU's own settings", [f"fedpu-ten-rounds{name}" for name in OWN], (5, 10)),
+    ],
+    ids=["recipe", "own settings"],
+)
+def test_trials(heading: str, trials: list[str], rounds: tuple[int, ...]) -> None:
+    shown = list(rows(heading).values())
+    assert len(shown) == len(trials)
+    for name, cells in zip(trials, shown, strict=True):
         lines = (ROOT / "results/cifar-settings" / name / "rounds.jsonl").read_text().splitlines()
         measured = {one["round"]: one for one in map(json.loads, lines) if "validation" in one}
-        for round_, cell in zip((5, 10, 15, 20, 25), cells, strict=True):
+        for round_, cell in zip(rounds, cells, strict=True):
             one = measured.get(round_)
             expected = f"{one['validation']:.4f} ({100 * one['accuracy']:.1f})".removeprefix("0") if one else ""
             assert cell == expected, (name, round_)
