@@ -24,6 +24,7 @@ CELLS = {
     "Baseline-1": "row1-positive-only",
     "Baseline-1, stronger": "row1-labelled-only",
     "FedPU": "row1-fedpu",
+    "aligned targets": "row1-aligned",
     "Baseline-2": "row1-supervised",
     "Baseline-2, non-iid, ten clients of five classes": "row3-supervised",
 }
