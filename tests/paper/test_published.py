@@ -45,6 +45,16 @@ def test_published_numbers_give_the_shares_that_the_paper_closes():
     assert [round(100 * share) for share in shares("difcifar")] == [72, 41, 43, 60]
 
 
+def test_a_tables_own_column_keeps_what_it_does_not_change_of_the_common_one():
+    fedsgd = {column.key: column for column in find_table("iidsup").columns}
+    assert fedsgd["fedpu"].settings == {"method": {"name": "fedpu", "cross_entropy": 1.0}}
+    assert fedsgd["fedpu"].ours
+    fedprox = {column.key: column for column in find_table("FedProx").columns}
+    assert fedprox["aligned"].between == common_columns()["aligned"].between
+    assert fedprox["aligned"].heading == "aligned"
+    assert fedprox["aligned"].settings["augmentation"] == {"strong": ["affine"], "shift": 2}
+
+
 @pytest.mark.parametrize("name", cell_presets())
 def test_every_cell_is_a_valid_configuration_of_the_paper(name):
     config = Config.load(preset=name)

@@ -1,7 +1,8 @@
 """The tables of the paper: settings and published numbers from ``tables/*.toml``, one file per table.
 
 A file has the settings that all rows share, and rows with settings of their own and the published accuracies by column;
-``also`` names columns that the paper does not have in that row.
+``also`` names columns that the paper does not have in that row. A column of its own changes of a common one of the same
+key (``columns.toml``) what it says, and leaves the rest.
 ``scales`` are changes for smaller machines. A cell, that is a row and a column, is a configuration with a name:
 ``table1-row4-fedpu``, or ``table1-row4-fedpu-quick`` at another scale than the paper's.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
@@ -158,7 +159,9 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
 
 def _read(text: str) -> Table:
     values = tomllib.loads(text)
-    known = common_columns() | {column["key"]: Column(**column) for column in values.get("columns", [])}
+    known = common_columns() | {
+        column["key"]: _on_top(common_columns().get(column["key"]), column) for column in values.get("columns", [])
+    }
     rows = tuple(Row(number, **row) for number, row in enumerate(values["rows"], start=1))
     return Table(
         number=values["number"],
@@ -173,6 +176,11 @@ def _read(text: str) -> Table:
         on_request=tuple(values.get("on_request", ())),
         one_gradient=values.get("one_gradient", False),
     )
+
+
+def _on_top(common: Column | None, own: Mapping[str, Any]) -> Column:
+    """Return a table's own column. What it leaves out is as in the common one of the same key, if there is one."""
+    return replace(common, **own) if common else Column(**own)
 
 
 @cache
