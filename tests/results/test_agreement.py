@@ -59,3 +59,12 @@ def test_a_choice_is_judged_by_what_it_loses(agreement: ModuleType) -> None:
             "rank_correlation": 0.5,
         }
     )
+
+
+def test_the_searches_on_other_data_are_read_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import elsewhere
+
+    assert (FOLDER / "elsewhere.md").read_text() == elsewhere.page()
+    assert elsewhere.lost([(0.2, 0.9), (0.1, 0.85), (0.3, 0.8)]) == pytest.approx(5)
+    assert elsewhere.correlation([(0.1, 0.9), (0.2, 0.85), (0.3, 0.8)]) == pytest.approx(1)
