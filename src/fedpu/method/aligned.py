@@ -11,15 +11,16 @@ one that prefers a class is held to its share, which is what keeps targets of on
 that class. T below 1 sharpens what the model is sure of: a client takes the T under which its own labels are most
 likely. It minimises
 
-    mean over its labelled data of  −log p'_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · s,
+    mean over its labelled data of  −log p'_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · s/π,
 
-with s = (λ + ρ)/2 and λ the class shares among its labels. Both means together are the cross-entropy of one sample in
-which class y has the share s_y, and p' is what a model p of even shares says of such a sample. So all clients, whatever
-they label, have one and the same minimiser, and a client at it has no reason to move away: without s, one that labels a
-single class would raise that class wherever it can't be told from another. Half of a batch is labelled, whatever the
-client's share of labels: a single labelled example that counts as much as all others of its batch would make every step
-a gamble. There is no clamp. Targets are those of the inputs as they are and are learned from strong views of them
-(``[augmentation]``), without which there is little to learn from a target that the model has just given itself.
+with s = (λ + ρ)/2, λ the class shares among its labels and π those of all its data. Both means together are the
+cross-entropy of one sample in which class y has the share s_y, and p' is what a model p of the client's own data says
+of such a sample. So what a client labels makes no difference to its minimiser, which is that of full supervision:
+without s/π, one that labels a single class would raise that class wherever it can't be told from another. Half of a
+batch is labelled, whatever the client's share of labels: a single labelled example that counts as much as all others of
+its batch would make every step a gamble. There is no clamp. Targets are those of the inputs as they are and are learned
+from strong views of them (``[augmentation]``), without which there is little to learn from a target that the model has
+just given itself.
 
 Where a client does not know its own shares, but only an estimate or the shares of all clients together, ρ is found
 together with the targets. All clients share one offset b, that with which the mean prediction over everybody's U has
@@ -113,6 +114,7 @@ class Aligned(Method):
         unlabelled, labelled = labels < 0, labels >= 0
         classes = len(now.client.positive)
         counts = torch.bincount(labels[labelled], minlength=classes)
+        taken = counts / len(labels) if now.client.scenario == "censored" else torch.zeros(classes)
         guess = _normalised(now.constants.unlabelled_priors.double())
         values, adjustment = torch.zeros(len(labels), classes), torch.zeros(len(labels), classes)
         shared = {name: now.shared[name].double() for name in self.shares(classes)}
@@ -134,9 +136,8 @@ class Aligned(Method):
             ]
             found = tried[likely.index(max(likely))]
             values[unlabelled] = found.values.float()
-            adjustment[:] = _sample_shares(counts, found.shares).log().float()
+            adjustment[:] = _adjustment(counts, taken, found.shares).float()
             predicted = found.values.mean(dim=0)
-        taken = counts / len(labels) if now.client.scenario == "censored" else torch.zeros(classes)
         mine = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
         return Preparation(
             {TARGET: values, ADJUSTMENT: adjustment}, shared={name: value.float() for name, value in mine.items()}
@@ -218,10 +219,15 @@ def pooled(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], guess: Fl
     return Targets(offsets + shares.log(), shares, values.T)
 
 
-def _sample_shares(labelled: Int64[Tensor, " C"], hidden: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
-    """Return s, the class shares of labelled and unlabelled data where each of the two counts as one half."""
-    total = labelled.sum()
-    return (labelled / total + hidden) / 2 if total > 0 else hidden
+def _adjustment(
+    labelled: Int64[Tensor, " C"], taken: Float[Tensor, " C"], hidden: Float[Tensor, " C"]
+) -> Float[Tensor, " C"]:
+    """Return log s/π, by which the labelled half of what is learned from changes the client's class shares.
+
+    ``taken`` is the share of its data that each class has among labelled examples which have left U.
+    """
+    shown = (labelled / labelled.sum() + hidden) / 2 if labelled.sum() > 0 else hidden
+    return (shown / (taken + (1 - taken.sum()) * hidden)).log()
 
 
 def _tilted(
