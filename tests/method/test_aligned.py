@@ -200,6 +200,9 @@ def test_a_model_that_prefers_a_class_everywhere_is_corrected_by_all_clients_tog
     assert float((shared[PREDICTED] - hidden).abs().max()) < 0.01
     assert float(shared[OFFSETS][0] - shared[OFFSETS][1:].mean()) == pytest.approx(-3, abs=0.3)
     unlabelled = client.labels < 0
+    mine = taken / taken.sum()
+    found = 2 * prepared.examples[ADJUSTMENT][0].exp() - mine
+    assert float(found.max()) < 0.12, "the shares that it takes U to have"
     assert torch.equal(prepared.examples[TARGET][unlabelled].argmax(dim=1), truth[unlabelled])
 
 

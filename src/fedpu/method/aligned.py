@@ -30,6 +30,9 @@ half as many examples as U has:
     ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
 A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
+Here p' ∝ p · s, with which a model of even shares is learned: a client that takes a class for missing, and is wrong,
+then learns nothing about it, where s/π would have it learn that the class is never there.
+
 Where a client's shares are estimated, T is 1: an estimate may take one class for another, and sharp targets would
 confirm it. Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between
 half and twice its given share before b corrects it.
@@ -136,7 +139,10 @@ class Aligned(Method):
             ]
             found = tried[likely.index(max(likely))]
             values[unlabelled] = found.values.float()
-            adjustment[:] = _adjustment(counts, taken, found.shares).float()
+            shown = _shown(counts, found.shares)
+            # Of shares that it does not know a client makes no use but for targets: it would confirm its own errors.
+            own = taken + (1 - taken.sum()) * found.shares if now.priors_of == "client" else 1.0
+            adjustment[:] = (shown / own).log().float()
             predicted = found.values.mean(dim=0)
         mine = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
         return Preparation(
@@ -219,15 +225,10 @@ def pooled(logits: Float[Tensor, "n C"], offsets: Float[Tensor, " C"], guess: Fl
     return Targets(offsets + shares.log(), shares, values.T)
 
 
-def _adjustment(
-    labelled: Int64[Tensor, " C"], taken: Float[Tensor, " C"], hidden: Float[Tensor, " C"]
-) -> Float[Tensor, " C"]:
-    """Return log s/π, by which the labelled half of what is learned from changes the client's class shares.
-
-    ``taken`` is the share of its data that each class has among labelled examples which have left U.
-    """
-    shown = (labelled / labelled.sum() + hidden) / 2 if labelled.sum() > 0 else hidden
-    return (shown / (taken + (1 - taken.sum()) * hidden)).log()
+def _shown(labelled: Int64[Tensor, " C"], hidden: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
+    """Return s, the class shares of labelled and unlabelled data where each of the two counts as one half."""
+    total = labelled.sum()
+    return (labelled / total + hidden) / 2 if total > 0 else hidden
 
 
 def _tilted(
