@@ -11,14 +11,16 @@ one that prefers a class is held to its share, which is what keeps targets of on
 that class. T below 1 sharpens what the model is sure of: a client takes the T under which its own labels are most
 likely. It minimises
 
-    mean over its labelled data of  −log p'_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · s/π,
+    mean over its labelled data of  −log p'_y(x)   +   mean over U of  −Σ_y q_y(x) log p'_y(x),    p' ∝ p · s/r,
 
-with s = (λ + ρ)/2, λ the class shares among its labels and π those of all its data. Both means together are the
-cross-entropy of one sample in which class y has the share s_y, and p' is what a model p of the client's own data says
-of such a sample. So what a client labels makes no difference to its minimiser, which is that of full supervision:
-without s/π, one that labels a single class would raise that class wherever it can't be told from another. Half of a
-batch is labelled, whatever the client's share of labels: a single labelled example that counts as much as all others of
-its batch would make every step a gamble. There is no clamp. Targets are those of the inputs as they are and are learned
+with s = (λ + ρ)/2, λ the class shares among its labels, and r = min(π, 1/2C), π the class shares of all its data. Both
+means together are the cross-entropy of one sample in which class y has the share s_y, and p' is what a model p of the
+shares r says of such a sample. So what a client labels makes no difference to its minimiser: without s, one that labels
+a single class would raise that class wherever it can't be told from another. r is even but for classes of which it has
+less than half of an even share: a client that lacks a class learns from its data that they are not of that class, as
+full supervision does, and one that has much of a class does not come to expect it everywhere. Half of a batch is
+labelled, whatever the client's share of labels: a single labelled example that counts as much as all others of its
+batch would make every step a gamble. There is no clamp. Targets are those of the inputs as they are and are learned
 from strong views of them (``[augmentation]``), without which there is little to learn from a target that the model has
 just given itself.
 
@@ -30,8 +32,8 @@ half as many examples as U has:
     ρ = (mean over U of softmax(z(x)/T + b + log ρ) + guess/2) / (1 + 1/2).
 
 A model that prefers a class everywhere is corrected by b, which no client could tell from having much of that class.
-Here p' ∝ p · s, with which a model of even shares is learned: a client that takes a class for missing, and is wrong,
-then learns nothing about it, where s/π would have it learn that the class is never there.
+Here r is even for all classes: a client that takes a class for missing, and is wrong, then learns nothing about it,
+where it would otherwise learn that the class is never there.
 
 Where a client's shares are estimated, T is 1: an estimate may take one class for another, and sharp targets would
 confirm it. Shares that were given by hand may be wrong. They only bound the mean prediction: a class may have between
@@ -139,10 +141,9 @@ class Aligned(Method):
             ]
             found = tried[likely.index(max(likely))]
             values[unlabelled] = found.values.float()
-            shown = _shown(counts, found.shares)
-            # Of shares that it does not know a client makes no use but for targets: it would confirm its own errors.
-            own = taken + (1 - taken.sum()) * found.shares if now.priors_of == "client" else 1.0
-            adjustment[:] = (shown / own).log().float()
+            adjustment[:] = _shown(counts, found.shares).log().float()
+            if now.priors_of == "client":
+                adjustment -= _rare(taken + (1 - taken.sum()) * found.shares).log().float()
             predicted = found.values.mean(dim=0)
         mine = {OFFSETS: offsets, PREDICTED: predicted, LABELLED: taken}
         return Preparation(
@@ -229,6 +230,11 @@ def _shown(labelled: Int64[Tensor, " C"], hidden: Float[Tensor, " C"]) -> Float[
     """Return s, the class shares of labelled and unlabelled data where each of the two counts as one half."""
     total = labelled.sum()
     return (labelled / total + hidden) / 2 if total > 0 else hidden
+
+
+def _rare(shares: Float[Tensor, " C"]) -> Float[Tensor, " C"]:
+    """Return 2C r: 1 for a class that has at least half of an even share, and less for one that has less."""
+    return (2 * len(shares) * shares).clamp(max=1)
 
 
 def _tilted(
