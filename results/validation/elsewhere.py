@@ -40,9 +40,10 @@ def garments() -> dict[str, Ends]:
 
 
 def photographs() -> dict[int, Ends]:
-    """Return score and accuracy of all trials of CIFAR-10's recipe, by round."""
+    """Return score and accuracy of all trials on the first row of CIFAR-10's table, by round."""
     rounds = defaultdict(list)
-    for file in sorted((RESULTS / "cifar-settings").glob("*/rounds.jsonl")):
+    files = (RESULTS / "cifar-settings").glob("*/rounds.jsonl")
+    for file in sorted(file for file in files if "third-row" not in file.parent.name):
         for line in map(json.loads, file.read_text("utf-8").splitlines()):
             if line.get("validation") is not None:
                 rounds[line["round"]].append((line["validation"], line["accuracy"]))
