@@ -76,9 +76,7 @@ def test_the_other_rows() -> None:
             if not column:  # the paper's
                 continue
             # Where every label is known, the first row's run is the second row's, too.
-            file = (
-                ROOT
-                / f"results/tables/table4-row{1 if (row, column) == (2, 'supervised') else row}-{column}-cpu-seed0.json"
-            )
+            run = f"row{1 if (row, column) == (2, 'supervised') else row}-{column}"
+            file = ROOT / f"results/tables/table4-{run}-cpu-seed0.json"
             accuracy = f"{100 * json.loads(file.read_text())['result']['accuracy']:.1f}" if file.exists() else ""
             assert cell.strip("*") == accuracy, (row, column)
