@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from augmentation import twins
 from fedpu.augmentation import TRANSFORMS, Augmentation, ImageTransform
 from fedpu.data import DataSettings, load
 from fedpu.errors import ConfigError
+from fedpu.native import kernels
 from fedpu.randomness import torch_generator
 
 SHAPES = [(1, 9, 7), (3, 8, 11), (30,)]
@@ -39,7 +41,23 @@ def some(count: int, shape: tuple[int, ...]) -> Tensor:
 @cases
 @pytest.mark.parametrize("random_magnitude", [False, True])
 @pytest.mark.parametrize("border", ["edge", "mean"])
-def test_it_does_what_its_twin_does(name: str, shape: tuple[int, ...], random_magnitude: bool, border: str) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_it_does_what_its_twin_does(
+    name: str,
+    shape: tuple[int, ...],
+    random_magnitude: bool,
+    border: str,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = sys.modules[TRANSFORMS[name].__module__]
+    if hasattr(module, "kernels_for"):
+        if not compiled:
+            monkeypatch.setattr(module, "kernels_for", lambda inputs: None)
+        elif kernels().library is None:
+            pytest.skip(kernels().described)
+    elif compiled:
+        return  # it has one way only
     settings = Augmentation(
         shift=3, border=border, degrees=50, stretch=0.5, shear=0.4, cutout=0.6, random_magnitude=random_magnitude
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedpu.engine.native import kernels
+from fedpu.native import kernels
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

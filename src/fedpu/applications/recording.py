@@ -16,8 +16,8 @@ from fedpu.applications.prepared import ServerSide
 from fedpu.config import Config
 from fedpu.engine import ClientStates, predict
 from fedpu.engine.client import PRIORS_STATE
-from fedpu.engine.native import kernels_are
 from fedpu.evaluation import Metrics, estimates, evaluate, measure
+from fedpu.native import kernels_are
 from fedpu.priors.running import PRIORS, priors_report
 from fedpu.privacy import Guard
 from fedpu.round import Tensors, under

@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from fedpu import native
 from fedpu.augmentation.shift import keep_in_sight
-from fedpu.augmentation.transform import ImageTransform, to_both_sides
+from fedpu.augmentation.transform import ImageTransform, kernels_for, to_both_sides
 
 
 class Affine(ImageTransform):
@@ -36,10 +37,13 @@ class Affine(ImageTransform):
         self, inputs: Float[Tensor, "n *shape"], numbers: Float[Tensor, "n k"], magnitude: Float[Tensor, " n"]
     ) -> Float[Tensor, "n *shape"]:
         """Return the images, interpolated between their pixels."""
-        settings, (height, width) = self.settings, inputs.shape[2:]
+        most = self._most()
+        if (library := kernels_for(inputs)) is not None:
+            edge = self.settings.border == "edge"
+            return native.affine(library, inputs, numbers, magnitude, native.Most(*most, edge))
+        (height, width) = inputs.shape[2:]
         parts = to_both_sides(numbers) * magnitude[:, None]
-        most = [math.radians(settings.degrees), *[math.log1p(settings.stretch)] * 2, settings.shear]
-        angle, taller, wider, shear, down, right = (parts * parts.new_tensor(most + [settings.shift] * 2)).T
+        angle, taller, wider, shear, down, right = (parts * parts.new_tensor(most)).T
         # Where each new pixel (x right, y down, from the centre) comes from: back by the distance, then the inverse
         # of the rotation, of the shear (x + shear · y) and of the stretching.
         cos, sin = angle.cos(), angle.sin()
@@ -52,5 +56,11 @@ class Affine(ImageTransform):
         across = (by_x[:, :, None] * x + start[:, :, None]) * halves
         downwards = by_y[:, :, None] * y * halves
         grid = (across[:, :, None, :] + downwards[:, :, :, None]).permute(0, 2, 3, 1)
-        padding = "border" if settings.border == "edge" else "zeros"
+        padding = "border" if self.settings.border == "edge" else "zeros"
         return grid_sample(inputs, grid, padding_mode=padding, align_corners=False)
+
+    def _most(self) -> list[float]:
+        """Return the largest value of each of the six."""
+        settings = self.settings
+        stretch, shift = math.log1p(settings.stretch), float(settings.shift)
+        return [math.radians(settings.degrees), stretch, stretch, settings.shear, shift, shift]

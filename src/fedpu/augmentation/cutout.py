@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedpu.augmentation.transform import ImageTransform
+from fedpu import native
+from fedpu.augmentation.transform import ImageTransform, kernels_for
 
 
 class Cutout(ImageTransform):
@@ -28,11 +29,13 @@ class Cutout(ImageTransform):
     ) -> Float[Tensor, "n *shape"]:
         """Return the images with a square hidden."""
         height, width = inputs.shape[2:]
-        half = (self.settings.cutout * min(height, width) / 2 * magnitude)[:, None]
+        half = self.settings.cutout * min(height, width) / 2 * magnitude
+        if (library := kernels_for(inputs)) is not None:
+            return native.cutout(library, inputs, numbers, half)
 
         def hidden(length: int, centre: Float[Tensor, "n 1"]) -> Float[Tensor, "n length"]:
             middles = torch.arange(length, device=inputs.device) + 0.5
-            return ((middles - centre * length).abs() < half).float()
+            return ((middles - centre * length).abs() < half[:, None]).float()
 
         rows, columns = hidden(height, numbers[:, :1]), hidden(width, numbers[:, 1:])
         # A product of zeros and ones: three times as fast as filling by a mask.

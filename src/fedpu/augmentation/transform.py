@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fedpu import native
 from fedpu.augmentation.keys import Keys
 from fedpu.errors import ConfigError
 
@@ -98,3 +100,8 @@ class ImageTransform(UniformTransform):
 def to_both_sides(numbers: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """Return numbers between 0 and 1 spread evenly between −1 and 1."""
     return 2 * numbers - 1
+
+
+def kernels_for(inputs: Float[Tensor, "n *shape"]) -> ctypes.CDLL | None:
+    """Return the compiled kernels where there are any for such inputs; PyTorch's operations do the same."""
+    return native.kernels().library if inputs.device.type == "cpu" and inputs.dtype == torch.float32 else None

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fedpu.engine import native
+from fedpu import native
 
 THIN = 4
 """input channels up to which the unfolded convolution beats PyTorch's on a CPU (measured)"""

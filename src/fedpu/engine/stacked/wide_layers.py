@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from fedpu.engine.bfloat16 import How, convolve, convolve_back, pair, rounded
-from fedpu.engine.native import kernels, normalise, normalise_back
 from fedpu.models import ResidualSum
 from fedpu.models.small_resnet import GAIN, TINY, StandardisedConv2d
+from fedpu.native import kernels, normalise, normalise_back
 
 aten = torch.ops.aten
 ALL = [True, True, True]

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpu.engine import native
-from fedpu.engine.native import compiled
+from fedpu import native
 from fedpu.engine.stacked import StackedNetwork
 from fedpu.engine.stacked.layers import ThinBlock
+from fedpu.native import compiled
 
 needs_compiler = pytest.mark.skipif(native.kernels().library is None, reason=native.kernels().described)
 
@@ -166,7 +166,7 @@ def test_strided_convolutions_stay_with_pytorch() -> None:
 )
 def test_without_them_pytorch_does_the_same(changed: dict[str, str], reason: str) -> None:
     script = (
-        "from fedpu.engine import native; from fedpu.engine.stacked import StackedNetwork;"
+        "from fedpu import native; from fedpu.engine.stacked import StackedNetwork;"
         "from fedpu.models import MODELS;"
         "twin = StackedNetwork.of(MODELS['paper-cnn']().build((1, 28, 28), 10));"
         "print(type(twin.layers[0]).__name__, native.kernels_are())"
@@ -201,6 +201,7 @@ def test_a_library_that_is_not_there_is_made_once(tmp_path: Path, monkeypatch: p
     [
         ("thin.cpp", "sum[o][3] += below[dx + 1] * w[o];", "sum[o][3] += below[dx] * w[o];"),
         ("norm.cpp", "of_weight[c] += along[c] * scales[g];", "of_weight[c] += along[c];"),
+        ("views.cpp", "below[pixel] = to_y - top;", "below[pixel] = to_x - left;"),
     ],
 )
 def test_a_library_that_gives_other_numbers_is_not_used(

@@ -1,4 +1,4 @@
-"""Compile ``thin.cpp`` and ``norm.cpp`` with the machine's C++ compiler, once, and load it.
+"""Compile ``thin.cpp``, ``norm.cpp`` and ``views.cpp`` with the machine's C++ compiler, once, and load it.
 
 The library is kept in the user's cache, under a name that says what it was made from and for: the source, the compiler
 and the processor. Before it is put there, its numbers are compared with PyTorch's. Where there is no compiler, or
@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pooch
 
-from fedpu.engine.native import norm, thin
+from fedpu.native import norm, thin, views
 
-SOURCES = [Path(__file__).with_name(name) for name in ("thin.cpp", "norm.cpp")]
+SOURCES = [Path(__file__).with_name(name) for name in ("thin.cpp", "norm.cpp", "views.cpp")]
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 SWITCH, OFF = "FEDPU_KERNELS", "torch"
@@ -103,6 +103,6 @@ def _compile(compiler: str, path: Path) -> None:
         if done.returncode != 0:
             raise _Unavailable(f"{compiler} could not compile them")
         library = ctypes.CDLL(str(made))
-        if not (thin.agrees_with_pytorch(library) and norm.agrees_with_pytorch(library)):
+        if not all(part.agrees_with_pytorch(library) for part in (thin, norm, views)):
             raise _Unavailable(f"the results of what {compiler} made of them differ from PyTorch's")
         os.replace(made, path)  # several processes may do this at once: each puts the same in place

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from fedpu.engine.native.thin import check
+from fedpu.native.thin import check
 
 LAST = torch.channels_last
 
