@@ -69,14 +69,23 @@ def test_the_curves_of_the_first_row(method: str) -> None:
     assert rows("What it reaches")[method][:6] == [curve[round_] for round_ in (5, 10, 15, 20, 25, 30)]
 
 
+def test_two_learning_rates_of_fedpu() -> None:
+    shown = rows("FedPU at both rates")
+    for name, row in (("first", 1), ("third", 3)):
+        for rate, folder in (("0.05", "cifar-rate"), ("0.02", "tables")):
+            run = json.loads((ROOT / f"results/{folder}/table4-row{row}-fedpu-cpu-seed0.json").read_text())
+            assert run["config"]["aggregation"]["lr"] == float(rate)
+            assert shown[f"{name} row, `lr = {rate}`"] == [f"{100 * accuracy:.1f}" for _, accuracy in run["curve"]]
+
+
 def test_the_other_rows() -> None:
     columns = ("positive-only", "labelled-only", "fedpu", None, "aligned", "supervised")
-    for (_, cells), row in zip(rows("The other rows").items(), (2, 3), strict=True):
+    for (_, cells), row in zip(rows("The other rows").items(), (2, 3, 4), strict=True):
         for cell, column in zip(cells, columns, strict=True):
             if not column:  # the paper's
                 continue
-            # Where every label is known, the first row's run is the second row's, too.
-            run = f"row{1 if (row, column) == (2, 'supervised') else row}-{column}"
+            # Where every label is known, a run is that of all rows with its partition.
+            run = f"row{2 * (row // 2) - 1 if column == 'supervised' and row % 2 == 0 else row}-{column}"
             file = ROOT / f"results/tables/table4-{run}-cpu-seed0.json"
             accuracy = f"{100 * json.loads(file.read_text())['result']['accuracy']:.1f}" if file.exists() else ""
             assert cell.strip("*") == accuracy, (row, column)
