@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -10,9 +11,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from fedpu.native.thin import check
+from fedpu.native.calls import address, check
 
 LAST = torch.channels_last
+_address = partial(address, channels_last=True)
 
 
 class NormShape(ctypes.Structure):
@@ -77,8 +79,3 @@ def agrees_with_pytorch(library: ctypes.CDLL) -> bool:
     back = normalise_back(library, pull, kept, weight, out)
     pairs = zip((kept.y, back, *out), (expected, *gradients), strict=True)
     return all(torch.allclose(ours.double(), theirs, rtol=1e-4, atol=1e-4) for ours, theirs in pairs)
-
-
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    assert tensor.is_contiguous() or tensor.is_contiguous(memory_format=LAST)
-    return ctypes.c_void_p(tensor.data_ptr())

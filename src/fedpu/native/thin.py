@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from fedpu.native.calls import address, check
+
 _NAMES = (
     "channels",
     "height",
@@ -47,7 +49,7 @@ def forward(
     by_tap = weights.permute(0, 2, 3, 4, 1).contiguous()
     for k in range(clients):
         tensors = (x[k], by_tap[k], bias[k], y[k], place[k])
-        check(library.fedpu_forward(*map(_address, tensors), ctypes.byref(shape)))
+        check(library.fedpu_forward(*map(address, tensors), ctypes.byref(shape)))
     return y, place, shape
 
 
@@ -66,8 +68,8 @@ def backward(
     for k in range(len(x)):
         of_weights, of_bias = out[0][k], out[1][k]
         tensors = (gradient[k], place[k], x[k], weights[k], of_weights, of_bias)
-        last = None if of_inputs is None else _address(of_inputs[k])
-        check(library.fedpu_backward(*map(_address, tensors), last, ctypes.byref(shape)))
+        last = None if of_inputs is None else address(of_inputs[k])
+        check(library.fedpu_backward(*map(address, tensors), last, ctypes.byref(shape)))
     return of_inputs
 
 
@@ -86,14 +88,3 @@ def agrees_with_pytorch(library: ctypes.CDLL) -> bool:
         gradients = torch.autograd.grad(expected, leaves, pull[0].movedim(-1, 0).double())
     pairs = zip((y[0].movedim(-1, 0), of_inputs[0], out[0][0], out[1][0]), (expected, *gradients), strict=True)
     return all(torch.allclose(ours.double(), theirs, rtol=1e-4, atol=1e-4) for ours, theirs in pairs)
-
-
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    assert tensor.is_contiguous()
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def check(code: int) -> None:
-    """Turn what a kernel returns into an error where it is one."""
-    if code:
-        raise MemoryError("There is not enough memory for a layer's intermediate values.")

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from fedpu.native.thin import check
+from fedpu.native.calls import address, check
 
 Images = Float[Tensor, "n c h w"]
 
@@ -37,7 +37,7 @@ def affine(
     x, numbers, magnitude = x.contiguous(), numbers.contiguous(), magnitude.contiguous()
     y = torch.empty_like(x)
     shape = ImagesShape(*x.shape)
-    check(library.fedpu_affine(*map(_address, (x, numbers, magnitude, y)), ctypes.byref(shape), ctypes.byref(most)))
+    check(library.fedpu_affine(*map(address, (x, numbers, magnitude, y)), ctypes.byref(shape), ctypes.byref(most)))
     return y
 
 
@@ -46,7 +46,7 @@ def cutout(library: ctypes.CDLL, x: Images, centre: Float[Tensor, "n 2"], half: 
     x, centre, half = x.contiguous(), centre.contiguous(), half.contiguous()
     y = torch.empty_like(x)
     shape = ImagesShape(*x.shape)
-    check(library.fedpu_cutout(*map(_address, (x, centre, half, y)), ctypes.byref(shape)))
+    check(library.fedpu_cutout(*map(address, (x, centre, half, y)), ctypes.byref(shape)))
     return y
 
 
@@ -76,9 +76,3 @@ def _matrices(*rows: list[Tensor]) -> Float[Tensor, "n 3 3"]:
     """Return maps of the plane, by their first two rows."""
     last = [torch.zeros_like(rows[0][0])] * 2 + [torch.ones_like(rows[0][0])]
     return torch.stack([torch.stack(row, dim=1) for row in (*rows, last)], dim=1)
-
-
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    assert tensor.is_contiguous()
-    assert tensor.dtype == torch.float32
-    return ctypes.c_void_p(tensor.data_ptr())
