@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,16 @@ def test_long_runs() -> None:
     text = " ".join(PAGE.split())
     assert f"({estimated} % after 60, where known shares have {known} and the federation's {pooled})" in text
     assert f"ruin it: {early} % after 15 rounds, {late} after 160" in text
+
+
+def test_alike_clients() -> None:
+    presets = {run["preset"] for run in RUNS if "-aligned-quick" in run["preset"] and "table3" not in run["preset"]}
+    costs = {
+        preset: float(accuracy(preset, 20, "priors.source=known"))
+        - float(accuracy(preset, 20, "priors.source=estimated"))
+        for preset in presets
+    }
+    assert len(costs) == 14
+    assert round(statistics.mean(costs.values()), 1) == 0.4
+    assert max(costs, key=lambda preset: costs[preset]) == "table2-row4-aligned-quick"
+    assert round(costs["table2-row4-aligned-quick"], 1) == 2.0
